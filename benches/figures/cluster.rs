@@ -237,7 +237,7 @@ fn thousand(report: &mut Report) {
     let figure = "resident memory with 1,000 devices published";
     report.at_most(figure, Amount::Bytes(16_000_000), memory.rss.into(), &detail, &how);
     let figure = "anonymous memory with 1,000 devices published";
-    report.at_most(figure, Amount::Bytes(4_000_000), memory.anonymous.into(), "", &how);
+    report.at_most(figure, Amount::Bytes(3_000_000), memory.anonymous.into(), "", &how);
     let writes = || i64::try_from(api.server.writes("resourceslices")).unwrap();
     let before = writes();
     std::thread::sleep(STEADY);

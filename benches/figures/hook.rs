@@ -17,7 +17,7 @@ use super::{
 
 const RUNS: usize = 200;
 const MOST: Duration = Duration::from_millis(5);
-const MOST_BYTES: i64 = 15_000_000;
+const MOST_BYTES: i64 = 12_000_000;
 
 pub(crate) fn measure(report: &mut Report) {
     size(report);

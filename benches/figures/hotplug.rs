@@ -22,11 +22,19 @@ use super::{
 };
 
 const MOST_ADD: Duration = Duration::from_millis(350);
-const MOST_REMOVE: Duration = Duration::from_millis(100);
+const MOST_REMOVE: Duration = Duration::from_millis(50);
 const EVENTS: usize = 10_000;
 /// Cards that change in one storm, spread over it.
 const CARDS: u32 = 10;
 const STORMS: usize = 20;
+
+/// Devices of every kind that the other events are about.
+const NOISE: [(&str, &str); 4] = [
+    ("memory", "/devices/system/memory/memory5"),
+    ("cxl", "/devices/platform/ACPI0017:00/root0/port1/endpoint101"),
+    ("pci", "/devices/pci0004:00/0004:00:00.0"),
+    ("cpu", "/devices/system/cpu/cpu5"),
+];
 
 pub(crate) fn measure(report: &mut Report) {
     // A network namespace of our own, with everything that this thread starts in it.
@@ -90,8 +98,7 @@ impl Bench {
     fn storm(&self, action: &str, storms: &mut Storms) {
         let log_before = self.rig.host.log().len();
         let cpu_before = cpu(self.rig.host.pid());
-        let noise =
-            ["memory", "cxl", "pci", "cpu"].map(|subsystem| UeventDatagram::new(action, "/devices/storm", subsystem));
+        let noise = NOISE.map(|(subsystem, devpath)| UeventDatagram::new(action, devpath, subsystem));
         let mut sent = BTreeMap::new();
         for event in 0..EVENTS {
             let (card, rest) = (event * CARDS as usize / EVENTS, event % (EVENTS / CARDS as usize));

@@ -14,8 +14,8 @@ use super::{
     samples::Samples,
 };
 
-const MOST_BYTES: i64 = 12_000_000;
-const MOST_ANONYMOUS: i64 = 1_500_000;
+const MOST_BYTES: i64 = 10_000_000;
+const MOST_ANONYMOUS: i64 = 1_200_000;
 const MOST_START: Duration = Duration::from_millis(100);
 const STARTS: usize = 40;
 

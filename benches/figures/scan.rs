@@ -16,7 +16,7 @@ use super::{
     synthetic::{self, Quarters},
 };
 
-const MOST: Duration = Duration::from_millis(60);
+const MOST: Duration = Duration::from_millis(20);
 const RUNS: usize = 60;
 
 pub(crate) fn measure(report: &mut Report) {

@@ -33,7 +33,7 @@ use super::{
     merge::{merge, outdated},
     pool_name, unanswered,
 };
-use scan::{ScanState, ScanWaiter};
+use scan::{ScanExtent, ScanState, ScanWaiter};
 
 use crate::{
     registry::BackendRegistry,
@@ -234,12 +234,15 @@ impl InventoryOwner {
     }
 
     fn ask(&mut self, request: ScanRequest) {
-        let names: Vec<BackendName> = match &request.scope {
-            RescanScope::All => self.scans.keys().cloned().collect(),
-            RescanScope::Subsystems(words) => hints::concerned(&self.backends, words),
+        let (names, extent): (Vec<BackendName>, _) = match request.scope {
+            RescanScope::All => (self.scans.keys().cloned().collect(), ScanExtent::Whole),
+            RescanScope::Subsystems(words) => (hints::concerned(&self.backends, &words), ScanExtent::Whole),
+            RescanScope::Removals { subsystems, devpaths } => {
+                (hints::concerned(&self.backends, &subsystems), ScanExtent::Removals(devpaths))
+            }
         };
         let done = request.done_tx.map(|done_tx| Arc::new(ScanWaiter(Some(done_tx))));
-        names.iter().for_each(|name| self.scan(name, done.clone()));
+        names.iter().for_each(|name| self.scan(name, extent.clone(), done.clone()));
     }
 
     /// Starts the scans that are due, and gives up waiting for those that are late.
@@ -247,7 +250,7 @@ impl InventoryOwner {
         let now = Instant::now();
         let due: Vec<BackendName> =
             self.scans.iter().filter(|(_, scan)| scan.is_due(now)).map(|(name, _)| name.clone()).collect();
-        due.iter().for_each(|name| self.scan(name, None));
+        due.iter().for_each(|name| self.scan(name, ScanExtent::Whole, None));
         let late = self.scans.iter_mut().filter_map(|(name, scan)| Some((name.clone(), scan.becomes_late(now)?)));
         for (name, since) in late.collect::<Vec<_>>() {
             self.miss(&name, since);
@@ -264,13 +267,11 @@ impl InventoryOwner {
         }
     }
 
-    fn scan(&mut self, name: &BackendName, done: Option<Arc<ScanWaiter>>) {
+    fn scan(&mut self, name: &BackendName, extent: ScanExtent, done: Option<Arc<ScanWaiter>>) {
         let (Some(scan), Some(backend)) = (self.scans.get_mut(name), self.backends.get(name)) else { return };
-        if !scan.ask(done, self.answer_within) {
-            return;
-        }
+        let Some(extent) = scan.ask(extent, done, self.answer_within) else { return };
         let backend = backend.clone();
-        let scanning = self.tasks.looking(move || (backend.name(), backend.enumerate()));
+        let scanning = self.tasks.looking(move || (backend.name(), enumerate(&*backend, &extent)));
         self.running.spawn(async move { scanning.await.ok() });
     }
 
@@ -282,8 +283,8 @@ impl InventoryOwner {
         let Some(scan) = self.scans.get_mut(name) else { return };
         // Polls are for the state of devices; events tell of new ones.
         let period = if nothing { self.rescan } else { scan.period };
-        if scan.answered(period) {
-            self.scan(name, None);
+        if let Some(extent) = scan.answered(period) {
+            self.scan(name, extent, None);
         }
         // A scan allocates as much as it keeps, on threads that come and go.
         if !self.scans.values().any(ScanState::is_at_work) {
@@ -330,6 +331,14 @@ impl InventoryOwner {
             *latest = Arc::new(new);
             modified
         });
+    }
+}
+
+/// Looks at a backend's hardware. A look at a part that fails says nothing of the whole.
+fn enumerate(backend: &dyn Backend, extent: &ScanExtent) -> Result<Enumeration, BackendError> {
+    match extent {
+        ScanExtent::Whole => backend.enumerate(),
+        ScanExtent::Removals(devpaths) => backend.enumerate_after_removal(devpaths).or_else(|_| backend.enumerate()),
     }
 }
 

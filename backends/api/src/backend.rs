@@ -36,6 +36,16 @@ pub trait Backend: Send + Sync + 'static {
     /// [`Health::Unhealthy`](crate::Health) or a [`BackendWarning`], not an error.
     fn enumerate(&self) -> Result<Enumeration, BackendError>;
 
+    /// Reads what is left after these devices went, paths below `/sys` as uevents have them. What they cannot have touched
+    /// may be as the last look has found it: a look at the whole follows when no more devices go.
+    ///
+    /// # Errors
+    /// As those of [`enumerate`](Self::enumerate).
+    fn enumerate_after_removal(&self, removed: &BTreeSet<String>) -> Result<Enumeration, BackendError> {
+        let _ = removed;
+        self.enumerate()
+    }
+
     /// Chooses what exactly a grant gets. Pure: no side effects, same answer for the same work. The answer is recorded
     /// before anything is changed, and every later step sees it.
     ///

@@ -28,6 +28,7 @@ mod watch;
 mod write;
 
 use std::{
+    collections::BTreeSet,
     sync::{Arc, Mutex},
     time::Duration,
 };
@@ -37,7 +38,7 @@ use hostler_backend::{
     Backend, BackendError, BackendWarning, ContainerEdits, DevicePlan, Enumeration, ForeignEdits, OperateWork,
     OperationOutcome, PlanWork, PrepareOutcome, PrepareWork, UnprepareWork, VerifyWork,
 };
-use hostler_linux::{SysRoot, TreeReading, TreeWarning, ioctl::cxl::Mailbox};
+use hostler_linux::{LookMemory, ReadFailure, SysRoot, TreeReading, TreeWarning, ioctl::cxl::Mailbox};
 use prepare::CxlHardware;
 use watch::HealthWatch;
 use write::WaitLimits;
@@ -52,13 +53,14 @@ pub struct CxlBackend {
     waits: WaitLimits,
     regions: Arc<Mutex<()>>,
     watch: HealthWatch,
+    seen: Arc<LookMemory>,
 }
 
 impl CxlBackend {
     /// A backend for the machine under `root`.
     pub fn new(root: SysRoot, config: CxlBackendConfig) -> Self {
         let watch = HealthWatch::new(&root);
-        Self { root, config, waits: WaitLimits::default(), regions: Arc::default(), watch }
+        Self { root, config, waits: WaitLimits::default(), regions: Arc::default(), watch, seen: Arc::default() }
     }
 
     /// Asks other mailboxes than the machine's how cards are.
@@ -66,6 +68,10 @@ impl CxlBackend {
     pub fn with_mailbox(mut self, mailbox: Arc<dyn Mailbox>) -> Self {
         self.watch = HealthWatch::asking(mailbox);
         self
+    }
+
+    fn look(&self, tree: &TreeReading<'_>) -> Enumeration {
+        enumerate::CxlScan::read(tree, &self.config, &self.watch).enumeration()
     }
 
     fn hardware(&self) -> CxlHardware<'_> {
@@ -88,11 +94,11 @@ impl Backend for CxlBackend {
     }
 
     fn enumerate(&self) -> Result<Enumeration, BackendError> {
-        let scan = |tree: &TreeReading<'_>| enumerate::CxlScan::read(tree, &self.config, &self.watch).enumeration();
-        let (mut found, warnings) = self.root.look_warned(scan).map_err(BackendError::unread)?;
-        let warnings = warnings.into_iter().map(|TreeWarning { path, reason }| BackendWarning { path, reason });
-        found.warnings.extend(warnings);
-        Ok(found)
+        warned(self.root.look_remembering(&self.seen, |tree| self.look(tree)))
+    }
+
+    fn enumerate_after_removal(&self, removed: &BTreeSet<String>) -> Result<Enumeration, BackendError> {
+        warned(self.root.look_after_removal(&self.seen, removed, |tree| self.look(tree)))
     }
 
     fn plan(&self, work: &PlanWork<'_>) -> Result<DevicePlan, BackendError> {
@@ -132,4 +138,12 @@ impl Backend for CxlBackend {
     fn rehearse(&self, work: &OperateWork<'_>) -> Result<OperationOutcome, BackendError> {
         rehearse::rehearse(&self.root, work)
     }
+}
+
+/// The devices of a look that has ended, with its warnings.
+fn warned(look: Result<(Enumeration, Vec<TreeWarning>), ReadFailure>) -> Result<Enumeration, BackendError> {
+    let (mut found, warnings) = look.map_err(BackendError::unread)?;
+    let warnings = warnings.into_iter().map(|TreeWarning { path, reason }| BackendWarning { path, reason });
+    found.warnings.extend(warnings);
+    Ok(found)
 }

@@ -11,6 +11,7 @@ mod made_up;
 mod objects;
 mod real;
 mod regions;
+mod removals;
 
 use std::path::Path;
 

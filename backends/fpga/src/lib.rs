@@ -3,17 +3,18 @@
 //! `docs/fpga.md` says for operators what is offered, under which names, and when it counts as broken.
 
 use std::{
+    collections::BTreeSet,
     sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant},
 };
 
-use hostler_api::BackendName;
+use hostler_api::{BackendName, NameError};
 use hostler_backend::{
     Backend, BackendError, BackendWarning, ContainerEdits, DevicePlan, Enumeration, ForeignEdits, OperateWork,
     OperationOutcome, PlanWork, PrepareOutcome, PrepareWork, UnprepareWork, VerifyWork,
 };
 use hostler_linux::{
-    SysRoot, TreeReading, TreeWarning,
+    LookMemory, ReadFailure, SysRoot, TreeReading, TreeWarning,
     ioctl::dfl::{Dfl, KernelDfl},
 };
 
@@ -42,11 +43,14 @@ pub mod xrt;
 pub use config::FpgaBackendConfig;
 pub use device::FpgaDevice;
 
-use enumerate::FpgaScan;
+use enumerate::{EnumeratedDevices, FpgaScan};
 use health::SteadyHealth;
 use place::FpgaHardware;
 use plan::PlanSources;
 use store::BitstreamStore;
+
+/// What a look finds: devices, and what it could not understand.
+type FpgaLook = (Result<EnumeratedDevices, NameError>, Vec<TreeWarning>);
 
 /// The FPGAs of the machine under a root. Clones share what they remember of earlier looks.
 #[derive(Clone, Debug)]
@@ -54,6 +58,7 @@ pub struct FpgaBackend {
     root: SysRoot,
     config: FpgaBackendConfig,
     steady: Arc<Mutex<SteadyHealth>>,
+    seen: Arc<LookMemory>,
     store: BitstreamStore,
     dfl: Arc<dyn Dfl>,
 }
@@ -68,7 +73,24 @@ impl FpgaBackend {
     /// A backend like that of [`FpgaBackend::new`], with ports and regions that `dfl` operates instead of the kernel.
     pub fn with_dfl(root: SysRoot, config: FpgaBackendConfig, dfl: Arc<dyn Dfl>) -> Self {
         let steady = Arc::new(Mutex::new(SteadyHealth::new(config.poll)));
-        Self { store: BitstreamStore::new(&config.bitstreams), root, config, steady, dfl }
+        let (store, seen) = (BitstreamStore::new(&config.bitstreams), Arc::default());
+        Self { root, config, steady, seen, store, dfl }
+    }
+
+    /// The devices of a look that has ended.
+    fn judged(&self, look: Result<FpgaLook, ReadFailure>) -> Result<Enumeration, BackendError> {
+        let (devices, warnings) = look.map_err(BackendError::unread)?;
+        let devices = devices
+            .map_err(|error| BackendError::Enumerate { reason: "bad name".to_owned(), source: Some(error.into()) })?;
+        let mut steady = self.steady.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut found = devices.judged(&mut steady, Instant::now());
+        let warnings = warnings.into_iter().map(|TreeWarning { path, reason }| BackendWarning { path, reason });
+        found.warnings.extend(warnings);
+        Ok(found)
+    }
+
+    fn look(&self, tree: &TreeReading<'_>) -> Result<EnumeratedDevices, NameError> {
+        FpgaScan::read(tree, &self.config).devices()
     }
 
     fn hardware(&self) -> FpgaHardware<'_> {
@@ -104,15 +126,11 @@ impl Backend for FpgaBackend {
     }
 
     fn enumerate(&self) -> Result<Enumeration, BackendError> {
-        let scan = |tree: &TreeReading<'_>| FpgaScan::read(tree, &self.config).devices();
-        let (devices, warnings) = self.root.look_warned(scan).map_err(BackendError::unread)?;
-        let devices = devices
-            .map_err(|error| BackendError::Enumerate { reason: "bad name".to_owned(), source: Some(error.into()) })?;
-        let mut steady = self.steady.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut found = devices.judged(&mut steady, Instant::now());
-        let warnings = warnings.into_iter().map(|TreeWarning { path, reason }| BackendWarning { path, reason });
-        found.warnings.extend(warnings);
-        Ok(found)
+        self.judged(self.root.look_remembering(&self.seen, |tree| self.look(tree)))
+    }
+
+    fn enumerate_after_removal(&self, removed: &BTreeSet<String>) -> Result<Enumeration, BackendError> {
+        self.judged(self.root.look_after_removal(&self.seen, removed, |tree| self.look(tree)))
     }
 
     fn plan(&self, work: &PlanWork<'_>) -> Result<DevicePlan, BackendError> {

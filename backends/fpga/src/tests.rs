@@ -6,6 +6,7 @@ mod broken;
 mod cards;
 mod fixtures;
 mod managers;
+mod removals;
 mod trouble;
 mod whole;
 

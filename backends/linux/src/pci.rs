@@ -159,26 +159,25 @@ pub fn folder(tree: &TreeReading<'_>, address: PciAddress) -> PathBuf {
 /// The serial number of the card that a function is on, by the function's own word. A function without power is not woken for
 /// it; in every other state the kernel reads its configuration space as it is.
 pub fn card_serial(tree: &TreeReading<'_>, address: PciAddress) -> SerialNumber {
-    let power = tree.attribute(Path::new(DEVICES).join(address.to_string()).join("power_state"));
-    if power.is_some_and(|state| state == "D3cold") {
+    let folder = Path::new(DEVICES).join(address.to_string());
+    if tree.attribute(folder.join("power_state")).is_some_and(|state| state == "D3cold") {
         return SerialNumber::WithoutPower;
     }
-    let known = |failure: ReadFailure| {
-        if !failure.is_absence() {
-            tree.fail(failure);
-        }
-    };
-    let Ok(config) = ConfigFile::open(tree.root(), address).map_err(known) else { return SerialNumber::None };
-    let dword = |offset| config.dword(offset).map_err(known).ok().flatten();
-    serial_number(&capabilities_by(dword), dword).map_or(SerialNumber::None, SerialNumber::Known)
+    tree.serial(&folder.join("config"), |root| {
+        ConfigFile::open(root, address)?.decode(|dword| {
+            let capabilities = capabilities_by(&mut *dword);
+            serial_number(&capabilities, dword).map_or(SerialNumber::None, SerialNumber::Known)
+        })
+    })
 }
 
 /// Serial number of a card, as one of its functions tells it.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum SerialNumber {
     /// The number.
     Known(u64),
     /// The function tells none, or none to those who may read 64 bytes of its configuration space only.
+    #[default]
     None,
     /// The function has no power, and would have to be woken.
     WithoutPower,

@@ -13,11 +13,13 @@ use nix::fcntl::OFlag;
 
 mod failure;
 mod folder;
+mod memory;
 mod reading;
 
 pub use failure::ReadFailure;
 use failure::{present, present_in_tree, present_link};
 use folder::{OpenFolder, RootFolder};
+pub use memory::LookMemory;
 pub use reading::TreeReading;
 
 /// Limit on a file: the kernel says far less in one; a tree may hold files without an end.

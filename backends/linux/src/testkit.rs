@@ -20,6 +20,7 @@ mod taps;
 mod xrt;
 
 use std::{
+    collections::BTreeSet,
     fs,
     os::unix::fs::symlink,
     path::{Path, PathBuf},
@@ -131,8 +132,42 @@ impl MachineTree {
         self
     }
 
+    /// Takes a device away with all devices below it, as the kernel does: with their links in buses and classes. Gives
+    /// the paths that their uevents have.
+    pub fn unplug(&self, folder: impl AsRef<Path>) -> BTreeSet<String> {
+        let below = fs::canonicalize(self.path(folder)).unwrap();
+        let sys = fs::canonicalize(self.path("sys")).unwrap();
+        let mut links = Vec::new();
+        for (folder, depth) in [("sys/bus", 4), ("sys/class", 2)] {
+            links_below(&self.path(folder), depth, &mut links);
+        }
+        let devpath = |path: &Path| format!("/{}", path.strip_prefix(&sys).unwrap().display());
+        let mut removed = BTreeSet::from([devpath(&below)]);
+        for link in links {
+            if let Some(device) = fs::canonicalize(&link).ok().filter(|device| device.starts_with(&below)) {
+                removed.insert(devpath(&device));
+                fs::remove_file(link).unwrap();
+            }
+        }
+        fs::remove_dir_all(below).unwrap();
+        removed
+    }
+
     /// The text of a file, without its line end.
     pub fn text(&self, path: impl AsRef<Path>) -> String {
         fs::read_to_string(self.path(path)).unwrap().trim_end().to_owned()
+    }
+}
+
+/// The symbolic links in a folder, and so many folders deep.
+fn links_below(folder: &Path, depth: usize, links: &mut Vec<PathBuf>) {
+    let Ok(entries) = fs::read_dir(folder) else { return };
+    for entry in entries {
+        let entry = entry.unwrap();
+        match entry.file_type().unwrap() {
+            kind if kind.is_symlink() => links.push(entry.path()),
+            kind if kind.is_dir() && depth > 1 => links_below(&entry.path(), depth - 1, links),
+            _ => {}
+        }
     }
 }

@@ -110,7 +110,8 @@ fn a_removal_is_rescanned_at_once() {
         coalescer.push(&event, now);
     }
     let rescan = coalescer.take(now);
-    assert!(matches!(&rescan, Some(RescanScope::Subsystems(names)) if names.contains("pci")), "{rescan:?}");
+    let (subsystems, devpaths) = (["pci".to_owned()].into(), ["/devices/pci0000:00/0000:00:02.0".to_owned()].into());
+    assert_eq!(rescan, Some(RescanScope::Removals { subsystems, devpaths }));
 }
 
 fn lost_events_are_an_overflow() {

@@ -9,6 +9,7 @@
 //! A backend is never asked a second question while it has not answered the first.
 
 use std::{
+    collections::BTreeSet,
     sync::Arc,
     time::{Duration, SystemTime},
 };
@@ -23,10 +24,31 @@ pub(super) struct ScanState {
     /// Time of that next scan; `None` before the first scan and while one is running.
     due: Option<Instant>,
     running: Option<RunningScan>,
-    again: bool,
+    again: Option<ScanExtent>,
     /// Callers that wait for the scan that is running, and those that wait for the one after it.
     waiting: Vec<Arc<ScanWaiter>>,
     waiting_again: Vec<Arc<ScanWaiter>>,
+}
+
+/// Part of a backend's hardware that a scan has to read.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(super) enum ScanExtent {
+    /// All of it.
+    Whole,
+    /// What these devices that went can have touched.
+    Removals(BTreeSet<String>),
+}
+
+impl ScanExtent {
+    fn and(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::Removals(mut devpaths), Self::Removals(others)) => {
+                devpaths.extend(others);
+                Self::Removals(devpaths)
+            }
+            (Self::Whole, _) | (_, Self::Whole) => Self::Whole,
+        }
+    }
 }
 
 struct RunningScan {
@@ -51,23 +73,31 @@ impl ScanState {
         Self { period, ..Self::default() }
     }
 
-    /// Returns true if a scan is to be started now, with this deadline. Where one is running, another follows it: the
-    /// change may be behind the point that it has reached. No caller waits behind a scan that is late.
-    pub(super) fn ask(&mut self, done: Option<Arc<ScanWaiter>>, within: Duration) -> bool {
+    /// Returns the extent back if a scan is to be started now, with this deadline. Where one is running, another follows
+    /// it: the change may be behind the point that it has reached. No caller waits behind a scan that is late.
+    pub(super) fn ask(
+        &mut self,
+        extent: ScanExtent,
+        done: Option<Arc<ScanWaiter>>,
+        within: Duration,
+    ) -> Option<ScanExtent> {
         match &self.running {
             Some(running) => {
-                self.again = true;
+                self.again = Some(match self.again.take() {
+                    Some(again) => again.and(extent),
+                    None => extent,
+                });
                 if running.deadline.is_some() {
                     self.waiting_again.extend(done);
                 }
-                false
+                None
             }
             None => {
                 let deadline = Some(Instant::now() + within);
                 self.running = Some(RunningScan { since: SystemTime::now(), deadline });
                 self.due = None;
                 self.waiting.extend(done);
-                true
+                Some(extent)
             }
         }
     }
@@ -94,13 +124,13 @@ impl ScanState {
         self.waiting_again.clear();
     }
 
-    /// Notes the answer of a scan; the next one that nothing asks for is due after `period`. Returns true if another
-    /// was asked for.
-    pub(super) fn answered(&mut self, period: Duration) -> bool {
+    /// Notes the answer of a scan; the next one that nothing asks for is due after `period`. Returns another that was
+    /// asked for meanwhile.
+    pub(super) fn answered(&mut self, period: Duration) -> Option<ScanExtent> {
         self.running = None;
         self.due = Some(Instant::now() + period);
         self.waiting = std::mem::take(&mut self.waiting_again);
-        std::mem::take(&mut self.again)
+        self.again.take()
     }
 
     /// True if a thread is at work that is not late.

@@ -1,6 +1,12 @@
 //! Scans: what asks for one, what a failing one leaves, who waits for it.
 
-use std::sync::Mutex;
+use std::{
+    collections::BTreeSet,
+    sync::{
+        Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
+};
 
 use hostler_api::{DeviceName, QualifiedName};
 use hostler_backend::{AttributeValue, Device};
@@ -14,6 +20,9 @@ struct ScriptedBackend {
     poll: Option<Duration>,
     answer: Mutex<Result<Vec<&'static str>, &'static str>>,
     scans: Mutex<u32>,
+    /// What looks after removals were told, and whether they fail.
+    removals: Mutex<Vec<BTreeSet<String>>>,
+    removals_fail: AtomicBool,
     scanned: Notify,
     /// The next scan waits for this.
     gate: Mutex<Option<std::sync::mpsc::Receiver<()>>>,
@@ -26,7 +35,16 @@ impl ScriptedBackend {
 
     fn polled(name: &'static str, poll: Option<Duration>, devices: &[&'static str]) -> Arc<Self> {
         let answer = Mutex::new(Ok(devices.to_vec()));
-        Arc::new(Self { name, poll, answer, scans: Mutex::new(0), scanned: Notify::new(), gate: Mutex::default() })
+        Arc::new(Self {
+            name,
+            poll,
+            answer,
+            scans: Mutex::new(0),
+            removals: Mutex::default(),
+            removals_fail: Default::default(),
+            scanned: Notify::new(),
+            gate: Mutex::default(),
+        })
     }
 
     fn set(&self, answer: Result<Vec<&'static str>, &'static str>) {
@@ -64,6 +82,14 @@ impl Backend for ScriptedBackend {
 
     fn poll(&self) -> Option<Duration> {
         self.poll
+    }
+
+    fn enumerate_after_removal(&self, removed: &BTreeSet<String>) -> Result<Enumeration, BackendError> {
+        self.removals.lock().unwrap().push(removed.clone());
+        match self.removals_fail.load(Ordering::SeqCst) {
+            true => Err(BackendError::refused("something else went as well")),
+            false => self.enumerate(),
+        }
     }
 
     fn enumerate(&self) -> Result<Enumeration, BackendError> {
@@ -180,6 +206,57 @@ async fn a_hint_scans_only_backends_of_its_subsystem() {
     handle.requests().send(RescanScope::Subsystems(["cpu".to_owned()].into()).into()).await.unwrap();
     inventory_rx.changed().await.unwrap();
     assert_eq!(names(&handle), ["node/one/hotplugged"]);
+}
+
+/// The devices that went, of a subsystem that backends name.
+fn removals(devpaths: &[&str]) -> ScanRequest {
+    let devpaths = devpaths.iter().map(|path| (*path).to_owned()).collect();
+    RescanScope::Removals { subsystems: ["cpu".to_owned()].into(), devpaths }.into()
+}
+
+#[tokio::test]
+async fn a_removal_is_looked_at_alone_and_as_a_whole_where_that_fails() {
+    let backend = ScriptedBackend::new("one", &["a", "b"]);
+    let (handle, _tasks) = started(std::slice::from_ref(&backend));
+    handle.rescan().await;
+    backend.set(Ok(vec!["b"]));
+    handle.requests().send(removals(&["/devices/a"])).await.unwrap();
+    until(&handle, |inventory| inventory.devices().count() == 1).await;
+    assert_eq!((backend.scans(), backend.removals.lock().unwrap().len()), (2, 1));
+    backend.removals_fail.store(true, Ordering::SeqCst);
+    backend.set(Ok(vec![]));
+    handle.requests().send(removals(&["/devices/b"])).await.unwrap();
+    let inventory = until(&handle, |inventory| inventory.devices().count() == 0).await;
+    assert_eq!(inventory.pools["one"].stale, None, "the whole was looked at");
+    assert_eq!(backend.scans(), 3);
+}
+
+#[tokio::test]
+async fn removals_during_a_scan_are_one_look_after_it_unless_all_is_asked_for() {
+    let backend = ScriptedBackend::new("one", &["a", "b", "c"]);
+    let (handle, _tasks) = started(std::slice::from_ref(&backend));
+    handle.rescan().await;
+    for (asked_for_all, expected) in [(false, vec![vec!["/devices/a", "/devices/b"]]), (true, vec![])] {
+        let before = backend.scans();
+        backend.removals.lock().unwrap().clear();
+        let hang = backend.hang();
+        handle.requests().send(RescanScope::All.into()).await.unwrap();
+        backend.until_scanned(before + 1).await;
+        for devpath in ["/devices/a", "/devices/b"] {
+            handle.requests().send(removals(&[devpath])).await.unwrap();
+        }
+        if asked_for_all {
+            handle.requests().send(RescanScope::All.into()).await.unwrap();
+        }
+        while handle.requests().capacity() < QUEUE {
+            tokio::task::yield_now().await;
+        }
+        drop(hang);
+        backend.until_scanned(before + 2).await;
+        let told = backend.removals.lock().unwrap();
+        let told: Vec<Vec<&str>> = told.iter().map(|paths| paths.iter().map(String::as_str).collect()).collect();
+        assert_eq!(told, expected);
+    }
 }
 
 #[tokio::test]

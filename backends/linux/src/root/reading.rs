@@ -2,11 +2,12 @@
 
 use std::{
     cell::RefCell,
+    collections::HashMap,
     path::{Path, PathBuf},
 };
 
-use super::{OpenFolder, ReadFailure, SysRoot, last_name, place_in_sys};
-use crate::TreeWarning;
+use super::{OpenFolder, ReadFailure, SysRoot, last_name, memory::Answers, place_in_sys};
+use crate::{TreeWarning, pci::SerialNumber};
 
 /// A tree while it is looked at. An answer is present or absent here, and an empty folder is one that is not there;
 /// the first answer that is neither makes the whole look fail: what was made of the answers never leaves
@@ -17,6 +18,8 @@ pub struct TreeReading<'a> {
     details: MissingDetails,
     /// The folder that was last listed or entered.
     near: RefCell<Option<OpenFolder>>,
+    /// Answers that this look or the last one got, where they are remembered.
+    answers: Option<RefCell<Answers>>,
     failure: RefCell<Option<ReadFailure>>,
     warnings: RefCell<Vec<TreeWarning>>,
 }
@@ -36,7 +39,7 @@ impl SysRoot {
     /// # Errors
     /// When something that is there, or may be, could not be read, be it a [`detail`](TreeReading::detail).
     pub fn look<T>(&self, look: impl FnOnce(&TreeReading<'_>) -> T) -> Result<T, ReadFailure> {
-        TreeReading::new(self, MissingDetails::Fail).end(look).map(|(found, _)| found)
+        TreeReading::new(self, MissingDetails::Fail).end(look).map(|(found, ..)| found)
     }
 
     /// Looks at the tree; details that could not be read become warnings.
@@ -47,22 +50,32 @@ impl SysRoot {
         &self,
         look: impl FnOnce(&TreeReading<'_>) -> T,
     ) -> Result<(T, Vec<TreeWarning>), ReadFailure> {
-        TreeReading::new(self, MissingDetails::Warn).end(look)
+        TreeReading::new(self, MissingDetails::Warn).end(look).map(|(found, warnings, _)| (found, warnings))
     }
 }
 
 impl<'a> TreeReading<'a> {
     fn new(root: &'a SysRoot, details: MissingDetails) -> Self {
         let (near, failure, warnings) = (RefCell::default(), RefCell::default(), RefCell::default());
-        Self { root, details, near, failure, warnings }
+        Self { root, details, near, answers: None, failure, warnings }
     }
 
-    fn end<T>(self, look: impl FnOnce(&Self) -> T) -> Result<(T, Vec<TreeWarning>), ReadFailure> {
+    /// A look that warns, and asks nothing to which it has an answer.
+    pub(super) fn remembering(root: &'a SysRoot, answers: Answers) -> Self {
+        Self { answers: Some(RefCell::new(answers)), ..Self::new(root, MissingDetails::Warn) }
+    }
+
+    /// What was made of the answers, with warnings, and the answers where they are remembered.
+    pub(super) fn end<T>(
+        self,
+        look: impl FnOnce(&Self) -> T,
+    ) -> Result<(T, Vec<TreeWarning>, Option<Answers>), ReadFailure> {
         let found = look(&self);
         let mut warnings = self.warnings.into_inner();
         warnings.sort_unstable();
         warnings.dedup();
-        self.failure.into_inner().map_or(Ok((found, warnings)), Err)
+        let answers = self.answers.map(RefCell::into_inner);
+        self.failure.into_inner().map_or(Ok((found, warnings, answers)), Err)
     }
 
     /// The tree, for callers that read it in a way of their own. A failure there is to be handed to
@@ -115,29 +128,44 @@ impl<'a> TreeReading<'a> {
 
     /// The names in a folder, sorted. Attributes below it are then found from there.
     pub fn names(&self, relative: impl AsRef<Path>) -> Vec<String> {
+        let relative = relative.as_ref();
         self.answer(|root| {
-            let (names, folder) = root.listed(self.near.borrow().as_ref(), relative.as_ref())?;
-            if let Some(folder) = folder {
-                self.near.replace(Some(folder));
-            }
-            Ok(names)
+            self.remembered(
+                relative,
+                |answers| &mut answers.names,
+                || {
+                    let (names, folder) = root.listed(self.near.borrow().as_ref(), relative)?;
+                    if let Some(folder) = folder {
+                        self.near.replace(Some(folder));
+                    }
+                    Ok(names)
+                },
+            )
         })
     }
 
     /// Says that many attributes below a folder are read next: they are found from there. One that is not there is none
     /// to find them from.
     pub fn enter(&self, relative: impl AsRef<Path>) {
+        if self.answers.as_ref().is_some_and(|answers| answers.borrow().are_recalled) {
+            return;
+        }
         self.near.replace(self.root.folder.folder(relative.as_ref()).ok());
     }
 
     /// True if something is there.
     pub fn exists(&self, relative: impl AsRef<Path>) -> bool {
-        self.answer(|root| root.exists(relative))
+        let relative = relative.as_ref();
+        self.answer(|root| self.remembered(relative, |answers| &mut answers.there, || root.exists(relative)))
     }
 
     /// Target of a symbolic link, unresolved.
     pub fn link(&self, relative: impl AsRef<Path>) -> Option<PathBuf> {
-        self.answer(|root| root.link_near(self.near.borrow().as_ref(), relative.as_ref()))
+        let relative = relative.as_ref();
+        self.answer(|root| {
+            let read = || root.link_near(self.near.borrow().as_ref(), relative);
+            self.remembered(relative, |answers| &mut answers.links, read)
+        })
     }
 
     /// The last component of a symbolic link's target (`driver`, `iommu_group`).
@@ -148,6 +176,19 @@ impl<'a> TreeReading<'a> {
     /// The place that a symbolic link names; see [`SysRoot::target`].
     pub fn target(&self, relative: impl AsRef<Path>) -> Option<PathBuf> {
         self.link(&relative).and_then(|target| place_in_sys(relative.as_ref(), &target))
+    }
+
+    /// The serial number that `read` finds in the configuration space at `config`.
+    pub(crate) fn serial(
+        &self,
+        config: &Path,
+        read: impl Fn(&SysRoot) -> Result<SerialNumber, ReadFailure>,
+    ) -> SerialNumber {
+        let read = |root: &SysRoot| match read(root) {
+            Err(failure) if failure.is_absence() => Ok(SerialNumber::None),
+            answer => answer,
+        };
+        self.answer(|root| self.remembered(config, |answers| &mut answers.serials, || read(root)))
     }
 
     /// An attribute that tells no more than a detail: one that a driver has to ask the hardware for, or that only root
@@ -177,7 +218,31 @@ impl<'a> TreeReading<'a> {
     }
 
     fn attribute_near(&self, root: &SysRoot, relative: impl AsRef<Path>) -> Result<Option<String>, ReadFailure> {
-        root.attribute_near(self.near.borrow().as_ref(), relative.as_ref())
+        let relative = relative.as_ref();
+        let read = || root.attribute_near(self.near.borrow().as_ref(), relative);
+        let Some(answers) = &self.answers else { return read() };
+        if let Some(known) = answers.borrow().attributes.get(relative) {
+            return Ok(known.as_deref().map(str::to_owned));
+        }
+        let answer = read()?;
+        answers.borrow_mut().attributes.insert(relative.into(), answer.as_deref().map(Into::into));
+        Ok(answer)
+    }
+
+    /// The answer that there is, or that of `read`, which is kept where answers are remembered.
+    fn remembered<T: Clone>(
+        &self,
+        relative: &Path,
+        kind: impl Fn(&mut Answers) -> &mut HashMap<Box<Path>, T>,
+        read: impl FnOnce() -> Result<T, ReadFailure>,
+    ) -> Result<T, ReadFailure> {
+        let Some(answers) = &self.answers else { return read() };
+        if let Some(known) = kind(&mut answers.borrow_mut()).get(relative) {
+            return Ok(known.clone());
+        }
+        let answer = read()?;
+        kind(&mut answers.borrow_mut()).insert(relative.into(), answer.clone());
+        Ok(answer)
     }
 
     fn detail_or_warning<T>(&self, answer: Result<Option<T>, ReadFailure>) -> Option<T> {

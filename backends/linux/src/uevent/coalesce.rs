@@ -29,6 +29,9 @@ impl Default for QuietPeriod {
     }
 }
 
+/// Limit on the folders that a rescan names: a look that has to compare each answer with more reads all sooner.
+const MOST_REMOVED: usize = 64;
+
 /// Devices to look at again.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum RescanScope {
@@ -36,12 +39,21 @@ pub enum RescanScope {
     All,
     /// Devices that these subsystems feed.
     Subsystems(BTreeSet<String>),
+    /// What is left of the devices that these subsystems feed: some went, and a rescan of all follows when it has become
+    /// quiet.
+    Removals {
+        /// The subsystems.
+        subsystems: BTreeSet<String>,
+        /// The devices that went: paths below `/sys`, as events have them.
+        devpaths: BTreeSet<String>,
+    },
 }
 
 /// Collects hints until it is time to rescan.
 ///
 /// A removal and a loss of hints are due at once, and once more when it has become quiet: the kernel sends a removal
-/// before it has taken all of the device out of sysfs.
+/// before it has taken all of the device out of sysfs. The first of a removal names the devices, so that nothing else
+/// has to be read.
 #[derive(Debug, Default)]
 pub struct UeventCoalescer {
     collected: Option<PendingBurst>,
@@ -69,6 +81,8 @@ impl PendingBurst {
 struct WantedSubsystems {
     everything: bool,
     subsystems: BTreeSet<String>,
+    /// Devices of urgent hints; as many as tell that there are too many to name.
+    devpaths: BTreeSet<String>,
 }
 
 impl WantedSubsystems {
@@ -82,12 +96,29 @@ impl WantedSubsystems {
         }
     }
 
+    fn add_removal(&mut self, event: &MonitorEvent) {
+        self.add(event);
+        if let MonitorEvent::Hint(hint) = event
+            && self.devpaths.len() <= MOST_REMOVED
+            && !self.devpaths.contains(&hint.devpath)
+        {
+            self.devpaths.insert(hint.devpath.clone());
+        }
+    }
+
     fn is_empty(&self) -> bool {
         !self.everything && self.subsystems.is_empty()
     }
 
     fn into_rescan(self) -> RescanScope {
         if self.everything { RescanScope::All } else { RescanScope::Subsystems(self.subsystems) }
+    }
+
+    fn into_removals(self) -> RescanScope {
+        if self.everything || self.devpaths.len() > MOST_REMOVED {
+            return self.into_rescan();
+        }
+        RescanScope::Removals { subsystems: self.subsystems, devpaths: self.devpaths }
     }
 }
 
@@ -104,7 +135,7 @@ impl UeventCoalescer {
             MonitorEvent::Hint(hint) => hint.action.takes_away(),
         };
         if is_urgent {
-            self.urgent.add(event);
+            self.urgent.add_removal(event);
         }
         let fresh = || PendingBurst { wanted: WantedSubsystems::default(), first: now, last: now };
         let collected = self.collected.get_or_insert_with(fresh);
@@ -131,9 +162,10 @@ impl UeventCoalescer {
         let urgent = self.urgent_due(now).is_some_and(|due| due <= now);
         // Urgent events have been collected as well.
         let urgent = (urgent || settled.is_some()).then(|| mem::take(&mut self.urgent)).filter(|it| !it.is_empty());
-        let wanted = settled.map(|collected| collected.wanted).or(urgent)?;
+        let rescan = settled.map(|collected| collected.wanted.into_rescan());
+        let rescan = rescan.or_else(|| urgent.map(WantedSubsystems::into_removals))?;
         self.given = Some(now);
-        Some(wanted.into_rescan())
+        Some(rescan)
     }
 }
 
@@ -147,11 +179,22 @@ mod tests {
     use crate::uevent::UeventHint;
 
     fn hint(subsystem: &str, action: UeventAction) -> MonitorEvent {
-        MonitorEvent::Hint(UeventHint { subsystem: subsystem.to_owned(), action, devpath: "/devices/x".to_owned() })
+        MonitorEvent::Hint(UeventHint { action, ..removed(subsystem) })
+    }
+
+    fn removed(subsystem: &str) -> UeventHint {
+        let devpath = "/devices/x".to_owned();
+        UeventHint { subsystem: subsystem.to_owned(), action: UeventAction::Remove, devpath }
     }
 
     fn only(subsystems: &[&str]) -> Option<RescanScope> {
         Some(RescanScope::Subsystems(subsystems.iter().map(|name| (*name).to_owned()).collect()))
+    }
+
+    /// Those of devices of one subsystem that went.
+    fn removal(subsystem: &str) -> Option<RescanScope> {
+        let (subsystems, devpaths) = ([subsystem.to_owned()].into(), ["/devices/x".to_owned()].into());
+        Some(RescanScope::Removals { subsystems, devpaths })
     }
 
     const MS: Duration = Duration::from_millis(1);
@@ -185,7 +228,7 @@ mod tests {
         coalescer.push(&hint("memory", UeventAction::Online), start);
         coalescer.push(&hint("pci", UeventAction::Remove), start + MS);
         assert_eq!(coalescer.due_in(start + MS), Some(Duration::ZERO));
-        assert_eq!(coalescer.take(start + MS), only(&["pci"]));
+        assert_eq!(coalescer.take(start + MS), removal("pci"));
         assert_eq!(coalescer.take(start + 2 * MS), None);
         assert_eq!(coalescer.take(start + 101 * MS), only(&["memory", "pci"]));
         assert_eq!(coalescer.due_in(start + 101 * MS), None);
@@ -197,12 +240,22 @@ mod tests {
         let mut given = Vec::new();
         for step in 0..1000 {
             coalescer.push(&hint("pci", UeventAction::Remove), start + step * MS / 10);
-            if coalescer.take(start + step * MS / 10) == only(&["pci"]) {
+            if coalescer.take(start + step * MS / 10) == removal("pci") {
                 given.push(step / 10);
             }
         }
         assert_eq!(given, [0, 25, 50, 75]);
         assert_eq!(coalescer.due_in(start + 100 * MS), Some(Duration::ZERO));
+    }
+
+    #[test]
+    fn more_removals_than_can_be_named_are_a_rescan_of_their_subsystems() {
+        let (mut coalescer, start) = (UeventCoalescer::default(), Instant::now());
+        for number in 0..=MOST_REMOVED {
+            let hint = UeventHint { devpath: format!("/devices/{number}"), ..removed("pci") };
+            coalescer.push(&MonitorEvent::Hint(hint), start);
+        }
+        assert_eq!(coalescer.take(start), only(&["pci"]));
     }
 
     #[test]
@@ -241,7 +294,9 @@ mod tests {
         fn settle(&mut self, rescan: &RescanScope, is_settled: bool) {
             let covers = |name: &String| match rescan {
                 RescanScope::All => true,
-                RescanScope::Subsystems(names) => names.contains(name),
+                RescanScope::Subsystems(names) | RescanScope::Removals { subsystems: names, .. } => {
+                    names.contains(name)
+                }
             };
             self.urgent.retain(|name, _| !covers(name));
             if is_settled {

@@ -1,0 +1,233 @@
+//! Answers of the last look at a tree, for a look after devices went: what those did not touch is not read again.
+
+use std::{
+    collections::{BTreeSet, HashMap},
+    path::{Path, PathBuf},
+    sync::{Mutex, PoisonError},
+};
+
+use super::{ReadFailure, SysRoot, reading::TreeReading};
+use crate::{TreeWarning, pci::SerialNumber};
+
+/// CPUs, memory blocks and NUMA nodes: each says something of the others, so one that goes touches all.
+const SYSTEM: &str = "sys/devices/system";
+/// Folders with a link for each device of a kind. They change with every device.
+const BUSES: [&str; 2] = ["sys/bus", "sys/class"];
+/// Components of the path of a folder of links, at most: `sys/bus/pci/devices`.
+const BUS_DEPTH: usize = 4;
+
+/// Memory of the last look at a tree.
+#[derive(Debug, Default)]
+pub struct LookMemory(Mutex<Option<Answers>>);
+
+impl SysRoot {
+    /// Looks as [`SysRoot::look_warned`] does, and remembers what was read.
+    ///
+    /// # Errors
+    /// When something that is there, or may be, could not be read and is more than a detail.
+    pub fn look_remembering<T>(
+        &self,
+        memory: &LookMemory,
+        look: impl FnOnce(&TreeReading<'_>) -> T,
+    ) -> Result<(T, Vec<TreeWarning>), ReadFailure> {
+        memory.take();
+        memory.look(self, Answers::default(), look)
+    }
+
+    /// Looks once more after these devices went (paths below `/sys`, as uevents have them). Read are what they can
+    /// have touched and what no look has read; all else is as [`memory`](LookMemory) has it.
+    ///
+    /// Nothing can tell what a device touches: a look at the whole has to follow.
+    ///
+    /// # Errors
+    /// When something that is there, or may be, could not be read and is more than a detail.
+    pub fn look_after_removal<T>(
+        &self,
+        memory: &LookMemory,
+        removed: &BTreeSet<String>,
+        look: impl FnOnce(&TreeReading<'_>) -> T,
+    ) -> Result<(T, Vec<TreeWarning>), ReadFailure> {
+        let mut answers = memory.take().unwrap_or_default();
+        answers.forget(removed);
+        memory.look(self, answers, look)
+    }
+}
+
+impl LookMemory {
+    fn look<T>(
+        &self,
+        root: &SysRoot,
+        answers: Answers,
+        look: impl FnOnce(&TreeReading<'_>) -> T,
+    ) -> Result<(T, Vec<TreeWarning>), ReadFailure> {
+        let (found, warnings, answers) = TreeReading::remembering(root, answers).end(look)?;
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = answers;
+        Ok((found, warnings))
+    }
+
+    fn take(&self) -> Option<Answers> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+/// Answers to the questions that a look asks most, by path. A failure is none.
+#[derive(Debug, Default)]
+pub(super) struct Answers {
+    pub(super) attributes: HashMap<Box<Path>, Option<Box<str>>>,
+    pub(super) links: HashMap<Box<Path>, Option<PathBuf>>,
+    pub(super) names: HashMap<Box<Path>, Vec<String>>,
+    pub(super) there: HashMap<Box<Path>, bool>,
+    /// By the configuration space that has it.
+    pub(super) serials: HashMap<Box<Path>, SerialNumber>,
+    /// True for the answers of an earlier look: little is read besides.
+    pub(super) are_recalled: bool,
+}
+
+impl Answers {
+    /// Forgets what devices that went can have touched.
+    fn forget(&mut self, removed: &BTreeSet<String>) {
+        let removed = RemovedDevices::of(removed);
+        self.are_recalled = true;
+        self.attributes.retain(|path, _| !removed.touch(path));
+        self.links.retain(|path, _| !removed.touch(path));
+        self.there.retain(|path, _| !removed.touch(path));
+        self.serials.retain(|path, _| !removed.touch(path));
+        self.names.retain(|path, _| !removed.touch(path) && !is_bus(path));
+    }
+}
+
+/// Devices that went.
+struct RemovedDevices<'a> {
+    /// Their names, by which every way to them leads: that of the bus, of the class and of their own folder.
+    names: BTreeSet<&'a str>,
+    /// The names of the folders around them, each of which may have gone with its last device.
+    around: BTreeSet<&'a str>,
+    /// True if one is a CPU, a block of memory or a NUMA node.
+    has_system: bool,
+}
+
+impl<'a> RemovedDevices<'a> {
+    fn of(devpaths: &'a BTreeSet<String>) -> Self {
+        let names = devpaths.iter().filter_map(|path| path.rsplit('/').next()).collect();
+        let around = devpaths.iter().flat_map(|path| path.split('/')).collect();
+        let has_system = devpaths.iter().any(|path| path.starts_with("/devices/system/"));
+        Self { names, around, has_system }
+    }
+
+    fn touch(&self, path: &Path) -> bool {
+        let mut parts = path.iter().filter_map(|part| part.to_str());
+        parts.any(|part| self.names.contains(part))
+            || path.file_name().and_then(|name| name.to_str()).is_some_and(|name| self.around.contains(name))
+            || self.has_system && path.starts_with(SYSTEM)
+    }
+}
+
+fn is_bus(path: &Path) -> bool {
+    BUSES.iter().any(|bus| path.starts_with(bus)) && path.components().count() <= BUS_DEPTH
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, io, sync::Arc};
+
+    use super::{super::*, *};
+
+    /// Notes what is read.
+    #[derive(Debug, Default)]
+    struct Reads(Mutex<Vec<String>>);
+
+    impl SysRootTap for Reads {
+        fn access(&self, _: PathAccess, path: &Path) -> io::Result<()> {
+            self.0.lock().unwrap().push(path.display().to_string());
+            Ok(())
+        }
+    }
+
+    const BUS: &str = "sys/bus/pci/devices";
+
+    /// Two cards, each with a region, behind a bridge, and a CPU.
+    fn tree() -> (tempfile::TempDir, SysRoot, Arc<Reads>) {
+        let folder = tempfile::tempdir().unwrap();
+        let reads = Arc::new(Reads::default());
+        let root = SysRoot::new(folder.path()).tapped(reads.clone());
+        fs::create_dir_all(root.path(BUS)).unwrap();
+        for card in ["b1", "b2"] {
+            let folder = format!("sys/devices/b0/{card}");
+            fs::create_dir_all(root.path(&folder).join("fpga_region/region0")).unwrap();
+            fs::write(root.path(&folder).join("vendor"), card).unwrap();
+            std::os::unix::fs::symlink(format!("/{folder}"), root.path(BUS).join(card)).unwrap();
+        }
+        fs::create_dir_all(root.path("sys/devices/system/cpu/cpu0")).unwrap();
+        fs::write(root.path("sys/devices/system/cpu/online"), "0").unwrap();
+        (folder, root, reads)
+    }
+
+    /// Cards with their vendors and their regions, and the CPUs.
+    fn look(tree: &TreeReading<'_>) -> Vec<(String, Option<String>, Vec<String>)> {
+        let cpus = ("cpus".to_owned(), tree.attribute("sys/devices/system/cpu/online"), Vec::new());
+        let card = |name: String| {
+            let folder = Path::new(BUS).join(&name);
+            let regions = tree.names(folder.join("fpga_region"));
+            (name, tree.attribute(folder.join("vendor")), regions)
+        };
+        tree.names(BUS).into_iter().map(card).chain([cpus]).collect()
+    }
+
+    fn removed(devpaths: &[&str]) -> BTreeSet<String> {
+        devpaths.iter().map(|path| (*path).to_owned()).collect()
+    }
+
+    /// What a look after the removal of `devpaths` reads, where the tree has become another meanwhile.
+    fn read_after(devpaths: &[&str]) -> Vec<String> {
+        let (_folder, root, reads) = tree();
+        let memory = LookMemory::default();
+        root.look_remembering(&memory, look).unwrap();
+        reads.0.lock().unwrap().clear();
+        root.look_after_removal(&memory, &removed(devpaths), look).unwrap();
+        let mut reads = std::mem::take(&mut *reads.0.lock().unwrap());
+        reads.sort_unstable();
+        reads
+    }
+
+    #[test]
+    fn what_a_removed_device_touches_is_read_again_and_nothing_else() {
+        let listing = BUS.to_owned();
+        assert_eq!(read_after(&["/devices/storm"]), [listing.clone()]);
+        let of_card = ["sys/bus/pci/devices/b1/fpga_region", "sys/bus/pci/devices/b1/vendor"];
+        assert_eq!(read_after(&["/devices/b0/b1"]), [&listing, of_card[0], of_card[1]]);
+        // Which card has the region is not asked: both lists are short.
+        let regions = [of_card[0], "sys/bus/pci/devices/b2/fpga_region"];
+        assert_eq!(read_after(&["/devices/b0/b1/fpga_region/region0"]), [&listing, regions[0], regions[1]]);
+        assert_eq!(read_after(&["/devices/system/cpu/cpu0"]), [&listing, "sys/devices/system/cpu/online"]);
+    }
+
+    #[test]
+    fn a_device_that_went_is_gone_and_others_are_as_they_were() {
+        let (_folder, root, _) = tree();
+        let memory = LookMemory::default();
+        let before = root.look_remembering(&memory, look).unwrap().0;
+        fs::remove_file(root.path(BUS).join("b1")).unwrap();
+        fs::write(root.path("sys/devices/b0/b2/vendor"), "changed").unwrap();
+        let gone = removed(&["/devices/b0/b1"]);
+        assert_eq!(root.look_after_removal(&memory, &gone, look).unwrap().0, before[1..]);
+        // Again, from what that look remembered; then the whole.
+        assert_eq!(root.look_after_removal(&memory, &gone, look).unwrap().0, before[1..]);
+        let whole = root.look_remembering(&memory, look).unwrap().0;
+        assert_eq!(whole[0].1.as_deref(), Some("changed"));
+    }
+
+    #[test]
+    fn after_a_look_that_failed_everything_is_read_again() {
+        let (_folder, root, reads) = tree();
+        let memory = LookMemory::default();
+        root.look_remembering(&memory, look).unwrap();
+        let gone = removed(&["/devices/b0/b1"]);
+        fs::remove_file(root.path(BUS).join("b1")).unwrap();
+        fs::create_dir(root.path("sys/devices/b0/b2/broken")).unwrap();
+        let broken = |tree: &TreeReading<'_>| tree.attribute("sys/devices/b0/b2/broken");
+        root.look_after_removal(&memory, &gone, broken).unwrap_err();
+        reads.0.lock().unwrap().clear();
+        root.look_after_removal(&memory, &gone, look).unwrap();
+        assert_eq!(reads.0.lock().unwrap().len(), 4);
+    }
+}
