@@ -14,6 +14,7 @@ use hostler_linux::{
     ReadFailure, SysRoot, TreeReading,
     memory_blocks::{self, PhysicalRange},
     pci::PciAddress,
+    place,
 };
 
 pub use dax::DaxDevice;
@@ -203,9 +204,9 @@ impl CxlObjects {
 
 /// The folder of an object, if it has one: a link may outlive its target.
 fn existing(tree: &TreeReading<'_>, bus: &str, name: &str) -> Option<PathBuf> {
-    let folder = tree.target(Path::new(bus).join(name)).filter(|folder| tree.exists(folder));
+    let folder = tree.target(place(bus, name)).filter(|folder| tree.exists(folder));
     if folder.is_none() {
-        tree.warn(Path::new(bus).join(name), "it leads nowhere; the object is left out");
+        tree.warn(place(bus, name), "it leads nowhere; the object is left out");
     }
     folder
 }
@@ -245,12 +246,12 @@ struct FolderAttributes<'a> {
 
 impl FolderAttributes<'_> {
     fn text(self, name: &str) -> Option<String> {
-        self.tree.attribute(self.folder.join(name)).filter(|text| !text.is_empty())
+        self.tree.attribute(place(self.folder, name)).filter(|text| !text.is_empty())
     }
 
     /// A text that is shown to people and decides nothing.
     fn detail(self, name: &str) -> Option<String> {
-        self.tree.detail(self.folder.join(name)).filter(|text| !text.is_empty())
+        self.tree.detail(place(self.folder, name)).filter(|text| !text.is_empty())
     }
 
     fn number(self, name: &str) -> Option<u64> {
@@ -278,10 +279,10 @@ impl FolderAttributes<'_> {
     }
 
     fn driver(self) -> Option<String> {
-        self.tree.link_name(self.folder.join("driver"))
+        self.tree.link_name(place(self.folder, "driver"))
     }
 
     fn understood<T>(self, name: &str, text: &str, parse: fn(&str) -> Option<T>) -> Option<T> {
-        self.tree.understood(self.folder.join(name), text, "a number", parse)
+        self.tree.understood(place(self.folder, name), text, "a number", parse)
     }
 }

@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use hostler_linux::{TreeReading, pci::PciAddress};
+use hostler_linux::{TreeReading, pci::PciAddress, place};
 
 /// One link for each manager, those of cards among them.
 const CLASS: &str = "sys/class/fpga_manager";
@@ -37,7 +37,7 @@ impl FpgaManager {
 /// The managers under `root`, by device.
 pub fn managers(tree: &TreeReading<'_>) -> Vec<FpgaManager> {
     let mut managers: Vec<FpgaManager> =
-        tree.names(CLASS).iter().filter_map(|name| manager(tree, &Path::new(CLASS).join(name))).collect();
+        tree.names(CLASS).iter().filter_map(|name| manager(tree, &place(CLASS, name))).collect();
     managers.sort_by(|a, b| a.device.cmp(&b.device));
     managers
 }

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use hostler_linux::{
     TreeReading,
     pci::{self, PciAddress},
+    place,
 };
 
 /// Only the function for users has this attribute.
@@ -59,14 +60,14 @@ impl XrtFunction {
     /// The folder of a part (`rom` of `rom.u.45313`).
     pub fn part(&self, name: &str) -> Option<PathBuf> {
         let found = self.names.iter().find(|known| known.split('.').next() == Some(name) && known.contains('.'));
-        found.map(|found| self.folder.join(found))
+        found.map(|found| place(&self.folder, found))
     }
 
     /// An attribute of the function itself, or of the first of these parts that has it: a detail, for the drivers ask
     /// the card.
     pub fn text(&self, tree: &TreeReading<'_>, parts: &[&str], attribute: &str) -> Option<String> {
         let folders = parts.iter().filter_map(|part| self.part(part));
-        let files = [self.folder.clone()].into_iter().chain(folders).map(|folder| folder.join(attribute));
+        let files = [self.folder.clone()].into_iter().chain(folders).map(|folder| place(&folder, attribute));
         files.filter_map(|file| tree.detail(file)).find(|text| !text.is_empty())
     }
 }
@@ -92,7 +93,7 @@ pub fn find(tree: &TreeReading<'_>, user: PciAddress, management: Option<PciAddr
 }
 
 fn join(tree: &TreeReading<'_>, user: XrtFunction, management: Option<XrtFunction>) -> XrtCard {
-    let nodes = tree.names(user.folder.join("drm"));
+    let nodes = tree.names(place(&user.folder, "drm"));
     let render = nodes.iter().find(|name| name.starts_with("renderD"));
     let render_node = render.map(|name| Path::new("dev/dri").join(name));
     let management_node = management.as_ref().map(|function| {

@@ -30,7 +30,7 @@ pub use character_devices::CharacterDevices;
 pub use cxl_nodes::{cxl_nodes, cxl_ranges};
 pub use idset::{IdSet, ParseIdSetError};
 pub use overwrite::{OverwriteError, overwrite};
-pub use root::{LookMemory, PathAccess, ReadFailure, SysRoot, SysRootTap, TreeReading};
+pub use root::{LookMemory, PathAccess, ReadFailure, SysRoot, SysRootTap, TreeReading, place};
 pub use users::{DeviceUser, users};
 
 use serde::Serialize;

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
-use crate::{IdSet, ReadFailure, SysRoot, TreeReading, TreeWarning};
+use crate::{IdSet, ReadFailure, SysRoot, TreeReading, TreeWarning, place};
 
 mod address;
 mod attributes;
@@ -152,32 +152,32 @@ pub fn function(tree: &TreeReading<'_>, address: PciAddress) -> Result<PciFuncti
 
 /// The folder of the function at `address`, relative to the root, by whichever way the tree has.
 pub fn folder(tree: &TreeReading<'_>, address: PciAddress) -> PathBuf {
-    let link = Path::new(DEVICES).join(address.to_string());
+    let link = place(DEVICES, address.to_string());
     tree.target(&link).unwrap_or(link)
 }
 
 /// The serial number of the card that a function is on, by the function's own word. A function without power is not woken for
 /// it; in every other state the kernel reads its configuration space as it is.
 pub fn card_serial(tree: &TreeReading<'_>, address: PciAddress) -> SerialNumber {
-    let folder = Path::new(DEVICES).join(address.to_string());
-    if tree.attribute(folder.join("power_state")).is_some_and(|state| state == "D3cold") {
+    let folder = place(DEVICES, address.to_string());
+    if tree.attribute(place(&folder, "power_state")).is_some_and(|state| state == "D3cold") {
         return SerialNumber::WithoutPower;
     }
-    tree.serial(&folder.join("config"), |root| {
+    let serial = tree.serial(&place(&folder, "config"), |root| {
         ConfigFile::open(root, address)?.decode(|dword| {
             let capabilities = capabilities_by(&mut *dword);
-            serial_number(&capabilities, dword).map_or(SerialNumber::None, SerialNumber::Known)
+            serial_number(&capabilities, dword)
         })
-    })
+    });
+    serial.map_or(SerialNumber::None, SerialNumber::Known)
 }
 
 /// Serial number of a card, as one of its functions tells it.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum SerialNumber {
     /// The number.
     Known(u64),
     /// The function tells none, or none to those who may read 64 bytes of its configuration space only.
-    #[default]
     None,
     /// The function has no power, and would have to be woken.
     WithoutPower,
@@ -208,7 +208,7 @@ fn warning(name: &str, reason: String) -> TreeWarning {
 
 fn identity(tree: &TreeReading<'_>, name: &str) -> Result<PciIdentity, String> {
     let address: PciAddress = name.parse().map_err(|error| format!("{error}; it is left out"))?;
-    let folder = Path::new(DEVICES).join(name);
+    let folder = place(DEVICES, name);
     let read = FunctionAttributes { tree, folder: &folder };
     let required = |attribute: &str| {
         let id = read.text(attribute).and_then(|text| hex(&text));
@@ -219,11 +219,12 @@ fn identity(tree: &TreeReading<'_>, name: &str) -> Result<PciIdentity, String> {
 
 fn details(tree: &TreeReading<'_>, identity: PciIdentity) -> PciFunction {
     let PciIdentity { address, vendor, device, class } = identity;
-    let link = Path::new(DEVICES).join(address.to_string());
+    let link = place(DEVICES, address.to_string());
     let target = tree.target(&link);
     let folder = target.clone().unwrap_or(link);
-    tree.enter(&folder);
     let read = FunctionAttributes { tree, folder: &folder };
+    // First: most functions lack most of what follows.
+    let virtual_functions = read.virtual_functions();
     PciFunction {
         address,
         vendor,
@@ -234,10 +235,10 @@ fn details(tree: &TreeReading<'_>, identity: PciIdentity) -> PciFunction {
         revision: read.id("revision"),
         numa_node: read.numa_node(),
         local_cpus: read.local_cpus(),
-        driver: tree.link_name(folder.join("driver")),
+        driver: tree.link_name(place(&folder, "driver")),
         iommu_group: read.iommu_group(),
         physical_function: read.linked_function("physfn"),
-        virtual_functions: read.virtual_functions(),
+        virtual_functions,
         sriov: read.sriov(),
         reset_methods: read.text("reset_method").unwrap_or_default().split_whitespace().map(str::to_owned).collect(),
         path: target.map(|target| Path::new("/").join(target)),

@@ -196,6 +196,7 @@ impl SysRoot {
         let listed = self.ask(PathAccess::List, relative, |folder, path| folder.names(near, path));
         let Some((mut names, folder)) = present_in_tree(listed)? else { return Ok(Default::default()) };
         names.sort_unstable();
+        let folder = folder.listing(&names);
         Ok((names, Some(folder)))
     }
 
@@ -266,19 +267,29 @@ fn last_name(target: &Path) -> Option<String> {
 
 /// The place that a link at `relative` with this target names, where that is in `sys`.
 fn place_in_sys(relative: &Path, target: &Path) -> Option<PathBuf> {
-    let path = clean(&Path::new("/").join(relative.parent()?).join(target));
-    let path = path.strip_prefix("/").ok()?;
-    path.starts_with("sys").then(|| path.to_path_buf())
+    let parent = relative.parent()?;
+    let mut path = PathBuf::with_capacity(relative.as_os_str().len() + target.as_os_str().len() + 2);
+    path.extend([Path::new("/"), parent, target]);
+    let path = clean(&path);
+    path.starts_with("sys").then_some(path)
 }
 
-/// An absolute path without `.` and `..`, by its text alone.
+/// A place in a folder. [`Path::join`] asks the heap twice, and a scan names thousands of places.
+pub fn place(folder: impl AsRef<Path>, name: impl AsRef<Path>) -> PathBuf {
+    let (folder, name) = (folder.as_ref(), name.as_ref());
+    let mut place = PathBuf::with_capacity(folder.as_os_str().len() + 1 + name.as_os_str().len());
+    place.extend([folder, name]);
+    place
+}
+
+/// An absolute path without `.` and `..`, by its text alone, and without the slash before it.
 fn clean(path: &Path) -> PathBuf {
-    let mut cleaned = PathBuf::new();
+    let mut cleaned = PathBuf::with_capacity(path.as_os_str().len());
     for component in path.components() {
         match component {
-            Component::CurDir => {}
+            Component::CurDir | Component::Prefix(_) | Component::RootDir => {}
             Component::ParentDir => drop(cleaned.pop()),
-            Component::Prefix(_) | Component::RootDir | Component::Normal(_) => cleaned.push(component),
+            Component::Normal(name) => cleaned.push(name),
         }
     }
     cleaned
@@ -331,6 +342,25 @@ mod tests {
             fs::write(root.path("sys/class").join(name), text).unwrap();
         }
         (folder, root, notes)
+    }
+
+    #[test]
+    fn a_listed_folder_is_asked_for_nothing_that_it_lacks() {
+        let (_folder, root, notes) = tree();
+        let found = root.look(|tree| {
+            tree.names("sys/class");
+            notes.0.lock().unwrap().clear();
+            let absent =
+                ["absent", "stat", "tate", "state2"].map(|name| tree.attribute(Path::new("sys/class").join(name)));
+            assert!(absent.iter().all(Option::is_none) && tree.link("sys/class/driver").is_none());
+            assert!(tree.attribute("sys/class/absent/value").is_none() && notes.0.lock().unwrap().is_empty());
+            let there = (tree.attribute("sys/class/state"), tree.link_name("sys/class/b"));
+            // Another folder, and one whose name begins alike.
+            let elsewhere = tree.attribute("sys/classes/state").or(tree.attribute("sys/devices/a/absent"));
+            (there, elsewhere, notes.0.lock().unwrap().len())
+        });
+        let there = (Some("offline".to_owned()), Some("b".to_owned()));
+        assert_eq!(found.unwrap(), (there, None, 4));
     }
 
     #[test]

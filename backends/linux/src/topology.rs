@@ -1,12 +1,18 @@
 //! CPUs, caches, packages, NUMA nodes, memory and huge pages.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fmt};
 
 use serde::Serialize;
 
 use read::TopologyPart;
 
 use crate::{IdSet, ReadFailure, SysRoot, TreeWarning};
+
+/// A path in the heap's room for one: `format!` asks it four times where a text begins with a value, and a scan names
+/// thousands.
+macro_rules! path {
+    ($($text:tt)*) => { $crate::topology::path(format_args!($($text)*)) };
+}
 
 mod allowed;
 mod caches;
@@ -249,4 +255,12 @@ impl Topology {
     pub fn read_nodes(root: &SysRoot) -> Result<Self, ReadFailure> {
         read::stable(root, TopologyPart::Nodes)
     }
+}
+/// See the macro of that name.
+fn path(text: fmt::Arguments<'_>) -> String {
+    const ROOM: usize = 96;
+    let mut path = String::with_capacity(ROOM);
+    // Writing to a string does not fail.
+    let _ = fmt::Write::write_fmt(&mut path, text);
+    path
 }

@@ -8,6 +8,7 @@ use hostler_cdi::DeviceNode;
 use hostler_linux::{
     CharacterDevices, ReadFailure, TreeReading,
     pci::{self, ConfigFile, PciAddress, PciIdentity},
+    place,
     vfio::{self, DriverBinding, VfioError},
 };
 use serde_json::json;
@@ -111,7 +112,7 @@ impl CxlScan<'_> {
     fn accelerator(&self, found: &mut Enumeration, identity: &PciIdentity, function: &CxlFunction, kind: u8) {
         let folder = pci::folder(self.tree, identity.address);
         let vfio = self.config.passes_on(identity);
-        let bound = self.tree.link_name(folder.join("driver"));
+        let bound = self.tree.link_name(place(&folder, "driver"));
         if !vfio && bound.is_some_and(|driver| FPGA_DRIVERS.contains(&driver.as_str())) {
             return;
         }
@@ -138,7 +139,7 @@ impl CxlScan<'_> {
         };
         device.edits = ContainerEdits { device_nodes: nodes, ..ContainerEdits::default() };
         // Also one of type 1: memory that the host does not see may hold a tenant's data all the same.
-        let is_erased = self.config.is_erased_by_reset(identity) && self.tree.exists(folder.join("reset"));
+        let is_erased = self.config.is_erased_by_reset(identity) && self.tree.exists(place(&folder, "reset"));
         device.erasure =
             if is_erased { Erasure::By(ErasureMethod::Reset) } else { Erasure::Impossible { reason: NO_RESET_ERASES } };
         device.cards = serials::whole(serial, &device.health);
@@ -151,7 +152,7 @@ impl CxlScan<'_> {
     /// True for an accelerator that its driver has made network interfaces of (sfc does). Such a function works
     /// without a device node: a claim keeps it from others, and containers get nothing.
     fn is_network_card(&self, folder: &Path) -> bool {
-        !self.tree.names(folder.join(NETWORK_INTERFACES)).is_empty()
+        !self.tree.names(place(folder, NETWORK_INTERFACES)).is_empty()
     }
 
     /// Binding of a function; none if the function has gone meanwhile.

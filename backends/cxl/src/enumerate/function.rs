@@ -5,6 +5,7 @@ use std::path::Path;
 use hostler_linux::{
     TreeReading,
     pci::{self, PciAddress},
+    place,
 };
 
 use crate::attributes::AttributeBuilder;
@@ -26,9 +27,10 @@ pub(super) fn describe(
     let folder = pci::folder(tree, function.address);
     if is_awake(tree, &folder) {
         // The kernel asks the function.
-        let text = |name: &str| tree.detail(folder.join(name)).filter(|text| !text.is_empty() && text != "Unknown");
+        let text = |name: &str| tree.detail(place(&folder, name)).filter(|text| !text.is_empty() && text != "Unknown");
         let width = |name: &str| {
-            let width = tree.understood(folder.join(name), &text(name)?, "a number", |text| text.parse::<u64>().ok());
+            let width =
+                tree.understood(place(&folder, name), &text(name)?, "a number", |text| text.parse::<u64>().ok());
             width.filter(|width| *width > 0)
         };
         attributes.text("linkSpeed", text("current_link_speed"));
@@ -41,5 +43,5 @@ pub(super) fn describe(
 
 /// True if reading registers does not wake the function. Kernels that tell no power state have no such states.
 pub(super) fn is_awake(tree: &TreeReading<'_>, folder: &Path) -> bool {
-    tree.attribute(folder.join("power_state")).is_none_or(|state| !state.starts_with("D3"))
+    tree.attribute(place(folder, "power_state")).is_none_or(|state| !state.starts_with("D3"))
 }

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use hostler_linux::TreeReading;
+use hostler_linux::{TreeReading, place};
 
 use super::{FolderAttributes, RegionMode, numbered};
 
@@ -84,11 +84,11 @@ impl EndpointPort {
             .names(&folder)
             .into_iter()
             .filter(|name| name.strip_prefix("decoder").and_then(|id| id.split_once('.')).is_some())
-            .map(|name| EndpointDecoder::read(tree, folder.join(&name), name))
+            .map(|name| EndpointDecoder::read(tree, place(&folder, &name), name))
             .collect();
         decoders.sort_by_key(EndpointDecoder::number);
         Self {
-            memdev: tree.link_name(folder.join("uport")).filter(|name| numbered(name, "mem")),
+            memdev: tree.link_name(place(&folder, "uport")).filter(|name| numbered(name, "mem")),
             driver: read.driver(),
             decoders_committed: read.small("decoders_committed"),
             decoders,

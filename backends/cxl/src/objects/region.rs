@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use hostler_linux::{TreeReading, memory_blocks::PhysicalRange};
+use hostler_linux::{TreeReading, memory_blocks::PhysicalRange, place};
 use serde::{Deserialize, Serialize};
 
 use super::{FolderAttributes, parent};
@@ -112,7 +112,7 @@ impl CxlRegion {
         if self.mode.is_none() && self.range().is_some() {
             let reason =
                 "says neither ram nor pmem; the region's memory is offered as it is used, and its cards to nobody";
-            tree.warn(self.folder.join("mode"), reason);
+            tree.warn(place(&self.folder, "mode"), reason);
         }
     }
 
@@ -130,7 +130,7 @@ impl AccessCoordinates {
     }
 
     fn read(read: FolderAttributes<'_>, class: &str) -> Option<Self> {
-        if !read.tree.exists(read.folder.join(class)) {
+        if !read.tree.exists(place(read.folder, class)) {
             return None;
         }
         // 0 means that the speed is not known.

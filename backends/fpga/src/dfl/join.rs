@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use hostler_linux::{TreeReading, pci::PciAddress};
+use hostler_linux::{TreeReading, pci::PciAddress, place};
 
 use super::{BaseRegion, DflCard, DflPort, DflRegion, ManagementEngine, read_id};
 
@@ -67,19 +67,19 @@ pub(super) fn cards(tree: &TreeReading<'_>, bases: &[BaseRegion]) -> Vec<DflCard
 }
 
 fn engine(tree: &TreeReading<'_>, base: &BaseRegion, name: &str) -> ManagementEngine {
-    let folder = base.folder.join(name);
+    let folder = place(&base.folder, name);
     let names = tree.names(&folder);
     let mut regions: Vec<(u32, &String)> =
         names.iter().filter_map(|name| Some((name.strip_prefix("dfl-fme-region.")?.parse().ok()?, name))).collect();
     regions.sort_unstable();
     let regions = regions.into_iter().filter_map(|(_, name)| {
-        let folder = only(tree, &folder.join(name).join("fpga_region"), "region")?;
-        let interface_id = tree.attribute(folder.join("compat_id")).and_then(|text| read_id(&text));
+        let folder = only(tree, &place(&folder, name).join("fpga_region"), "region")?;
+        let interface_id = tree.attribute(place(&folder, "compat_id")).and_then(|text| read_id(&text));
         Some(DflRegion { port: 0, folder, interface_id })
     });
     let regions = regions.collect();
     let manager = names.iter().find(|name| name.starts_with("dfl-fme-mgr."));
-    let manager = manager.and_then(|name| only(tree, &folder.join(name).join("fpga_manager"), "fpga"));
+    let manager = manager.and_then(|name| only(tree, &place(&folder, name).join("fpga_manager"), "fpga"));
     ManagementEngine { function: base.function, node: Path::new("dev").join(name), folder, manager, regions }
 }
 
@@ -92,7 +92,7 @@ fn only(tree: &TreeReading<'_>, class: &Path, prefix: &str) -> Option<PathBuf> {
 /// whose. A card may have holes among its ports. Then the ports that can be seen tell, if they are as many.
 fn numbered(tree: &TreeReading<'_>, mut engine: ManagementEngine, ports: &[DflPort]) -> ManagementEngine {
     let count = engine.regions.len();
-    let all = tree.attribute(engine.folder.join("ports_num")).and_then(|text| text.parse::<usize>().ok());
+    let all = tree.attribute(place(&engine.folder, "ports_num")).and_then(|text| text.parse::<usize>().ok());
     let seen = all != Some(count) && ports.len() == count;
     for (index, region) in engine.regions.iter_mut().enumerate() {
         let port = ports.get(index).filter(|_| seen).map(|port| port.id);
@@ -102,11 +102,11 @@ fn numbered(tree: &TreeReading<'_>, mut engine: ManagementEngine, ports: &[DflPo
 }
 
 fn port(tree: &TreeReading<'_>, base: &BaseRegion, name: &str) -> Option<DflPort> {
-    let folder = base.folder.join(name);
-    let text = tree.detail(folder.join("id"));
+    let folder = place(&base.folder, name);
+    let text = tree.detail(place(&folder, "id"));
     let Some(id) = text.as_ref().and_then(|text| text.parse().ok()) else {
         let why = text.map_or_else(|| "it cannot be read".to_owned(), |text| format!("{text:?} is no number"));
-        tree.warn(folder.join("id"), format!("the port's number is not known ({why}); it is not offered"));
+        tree.warn(place(&folder, "id"), format!("the port's number is not known ({why}); it is not offered"));
         return None;
     };
     Some(DflPort { id, function: base.function, node: Path::new("dev").join(name), folder })

@@ -2,7 +2,10 @@
 
 use hostler_api::NameError;
 use hostler_backend::{AttributeValue, Erasure, Sharing};
-use hostler_linux::pci::{self, PciAddress};
+use hostler_linux::{
+    pci::{self, PciAddress},
+    place,
+};
 
 use super::{EnumeratedDevices, FpgaScan};
 use crate::{
@@ -73,8 +76,8 @@ fn user_findings(scan: &FpgaScan<'_>, user: &XrtFunction) -> Vec<HealthFinding> 
 /// A firewall that has tripped. It keeps programs from the memory of the card until the operator resets it.
 fn firewall(scan: &FpgaScan<'_>, function: &XrtFunction) -> Option<HealthFinding> {
     let folder = function.part("firewall")?;
-    let level = scan.tree.detail(folder.join("level")).filter(|level| !is_zero(level))?;
-    let status = scan.tree.detail(folder.join("status")).unwrap_or_default();
+    let level = scan.tree.detail(place(&folder, "level")).filter(|level| !is_zero(level))?;
+    let status = scan.tree.detail(place(&folder, "status")).unwrap_or_default();
     let status = if status.is_empty() { status } else { format!(" (status {status})") };
     let part = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
     Some(HealthFinding::grave(format!("{part}/level"), level + &status))
@@ -84,12 +87,12 @@ fn firewall(scan: &FpgaScan<'_>, function: &XrtFunction) -> Option<HealthFinding
 /// written through it, and the card restarted.
 pub(super) fn describe_ami_card(scan: &FpgaScan<'_>, management: PciAddress, offer: &mut OfferedDevice) {
     let folder = pci::folder(scan.tree, management);
-    let read = |attribute: &str| scan.tree.detail(folder.join(attribute)).filter(|text| !text.is_empty());
+    let read = |attribute: &str| scan.tree.detail(place(&folder, attribute)).filter(|text| !text.is_empty());
     offer.set("model", read("dev_name").as_deref().and_then(text));
     offer.set("logicID", first_id(read("logic_uuid")));
     offer.set("firmware", read("amc_version").as_deref().and_then(text));
     offer.set("serial", read("board_serial").as_deref().and_then(text));
-    match scan.tree.driver_answer(folder.join("dev_state")) {
+    match scan.tree.driver_answer(place(&folder, "dev_state")) {
         Ok(Some(state)) if state == "READY" => {}
         // The card's controller is starting.
         Ok(Some(state)) if state == "INIT" => offer.findings.push(HealthFinding::passing("dev_state", state)),

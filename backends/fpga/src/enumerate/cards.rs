@@ -8,7 +8,10 @@ use std::{
 
 use hostler_api::{DeviceName, NameError, Quantity, limits::MAX_COUNTERS};
 use hostler_backend::{AttributeValue, CounterSet, CounterUse};
-use hostler_linux::pci::{PciAddress, PciFunction};
+use hostler_linux::{
+    pci::{PciAddress, PciFunction},
+    place,
+};
 
 use super::{EnumeratedDevices, FpgaScan, managers};
 use crate::{
@@ -108,7 +111,7 @@ impl<'a> DescribedCard<'a> {
         let ports: BTreeSet<u32> =
             card.ports.iter().map(|port| port.id).chain(regions.map(|region| region.port)).collect();
         let manager = card.engine.as_ref().and_then(|engine| engine.manager.as_ref());
-        let id = card.engine.as_ref().and_then(|engine| scan.tree.attribute(engine.folder.join("bitstream_id")));
+        let id = card.engine.as_ref().and_then(|engine| scan.tree.attribute(place(&engine.folder, "bitstream_id")));
         Ok(Self {
             scan,
             card,
@@ -214,7 +217,7 @@ impl<'a> DescribedCard<'a> {
 
 impl PortState {
     fn read(scan: &FpgaScan<'_>, port: &DflPort) -> Self {
-        let file = port.folder.join("afu_id");
+        let file = place(&port.folder, "afu_id");
         let afu_id = match scan.tree.driver_answer(&file) {
             Ok(Some(id)) => read_id(&id).map(Ok),
             // A port of a shell whose accelerators sit elsewhere.
@@ -226,7 +229,7 @@ impl PortState {
                 Some(Err(HealthFinding::passing(short(&file), format!("not readable{why}: {error}"))))
             }
         };
-        let errors = error_finding(scan, &port.folder.join("errors"), "errors");
+        let errors = error_finding(scan, &place(&port.folder, "errors"), "errors");
         Self { afu_id, findings: errors.into_iter().collect() }
     }
 }
@@ -237,7 +240,7 @@ fn port_counter(port: u32) -> String {
 
 /// Errors of the engine, and heat.
 fn engine_findings(scan: &FpgaScan<'_>, engine: &ManagementEngine) -> Vec<HealthFinding> {
-    let errors = engine.folder.join("errors");
+    let errors = place(&engine.folder, "errors");
     let fatal = nonzero(scan, &errors.join("catfatal_errors"));
     let fatal = fatal.map(|value| HealthFinding::grave(short(&errors.join("catfatal_errors")), value));
     let others = ["fme_errors", "nonfatal_errors", "pcie0_errors", "pcie1_errors"];
@@ -249,9 +252,9 @@ fn engine_findings(scan: &FpgaScan<'_>, engine: &ManagementEngine) -> Vec<Health
 
 /// An error register that is not zero, with the error that came first.
 fn error_finding(scan: &FpgaScan<'_>, folder: &Path, file: &str) -> Option<HealthFinding> {
-    let value = nonzero(scan, &folder.join(file))?;
-    let first = nonzero(scan, &folder.join("first_error")).map(|first| format!(" (first_error {first})"));
-    Some(HealthFinding::passing(short(&folder.join(file)), value + &first.unwrap_or_default()))
+    let value = nonzero(scan, &place(folder, file))?;
+    let first = nonzero(scan, &place(folder, "first_error")).map(|first| format!(" (first_error {first})"));
+    Some(HealthFinding::passing(short(&place(folder, file)), value + &first.unwrap_or_default()))
 }
 
 /// Value of a register, if that is a number other than zero. A register that cannot be read leads to a warning.

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use hostler_api::{DeviceName, NameError};
-use hostler_linux::TreeReading;
+use hostler_linux::{TreeReading, place};
 
 use super::{EnumeratedDevices, FpgaScan};
 use crate::{
@@ -31,7 +31,7 @@ pub(super) fn offer(scan: &FpgaScan<'_>, found: &mut EnumeratedDevices) -> Resul
             let node = node.and_then(|node| node.parse::<u32>().ok());
             offer.set("resource.kubernetes.io/numaNode", node.map(|node| i64::from(node).into()));
         }
-        offer.set("model", scan.tree.attribute(manager.folder.join("name")).as_deref().and_then(text));
+        offer.set("model", scan.tree.attribute(place(&manager.folder, "name")).as_deref().and_then(text));
         offer.set("platformDevice", text(manager.name()).filter(|_| !manager.is_function()));
         offer.findings.extend(findings(scan.tree, &manager.folder));
         // Two paths may end alike.
@@ -64,8 +64,8 @@ fn stable(manager: &FpgaManager) -> String {
 
 /// Findings that the last programming has left: states that end in an error, and messages of the hardware.
 pub(super) fn findings(tree: &TreeReading<'_>, folder: &Path) -> Vec<HealthFinding> {
-    let state = tree.attribute(folder.join("state")).filter(|state| state.ends_with("error"));
-    let status = tree.attribute(folder.join("status")).unwrap_or_default();
+    let state = tree.attribute(place(folder, "state")).filter(|state| state.ends_with("error"));
+    let status = tree.attribute(place(folder, "status")).unwrap_or_default();
     let lines: Vec<&str> =
         status.lines().filter(|line| line.contains("error") || line.contains("incompatible")).collect();
     let status = (!lines.is_empty()).then(|| HealthFinding::passing("fpga_manager/status", lines.join(", ")));

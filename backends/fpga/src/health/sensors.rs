@@ -7,7 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use hostler_linux::TreeReading;
+use hostler_linux::{TreeReading, place};
 
 use super::HealthFinding;
 
@@ -30,7 +30,7 @@ pub(crate) struct HwmonSensors {
 impl HwmonSensors {
     /// The chips of the machine under `root`.
     pub(crate) fn read(tree: &TreeReading<'_>) -> Self {
-        let chips = tree.names(CLASS).iter().filter_map(|name| tree.target(Path::new(CLASS).join(name))).collect();
+        let chips = tree.names(CLASS).iter().filter_map(|name| tree.target(place(CLASS, name))).collect();
         Self { chips }
     }
 
@@ -50,10 +50,10 @@ fn of_chip(tree: &TreeReading<'_>, chip: &Path) -> Vec<HealthFinding> {
         let sensors = names.iter().filter_map(|name| name.strip_suffix("_crit"));
         return sensors.filter_map(|sensor| too_hot(tree, chip, sensor)).collect();
     }
-    let raised = |name: &&&String| tree.detail(chip.join(name)).is_some_and(|value| value == "1");
+    let raised = |name: &&&String| tree.detail(place(chip, name)).is_some_and(|value| value == "1");
     let told = |name: &String| {
         let sensor = name.split('_').next().unwrap_or(name);
-        let reading = tree.detail(chip.join(format!("{sensor}_input")));
+        let reading = tree.detail(place(chip, format!("{sensor}_input")));
         let reading = reading.map(|value| format!(" at {sensor}_input {value}")).unwrap_or_default();
         HealthFinding::passing(label(tree, chip, name), format!("1{reading}"))
     };
@@ -64,7 +64,7 @@ fn too_hot(tree: &TreeReading<'_>, chip: &Path, sensor: &str) -> Option<HealthFi
     if !sensor.starts_with("temp") {
         return None;
     }
-    let number = |suffix: &str| tree.detail(chip.join(format!("{sensor}_{suffix}")))?.parse::<i64>().ok();
+    let number = |suffix: &str| tree.detail(place(chip, format!("{sensor}_{suffix}")))?.parse::<i64>().ok();
     let critical = number("crit").filter(|critical| (LEAST_CRITICAL..MOST_PLAUSIBLE).contains(critical))?;
     let reading = number("input").filter(|reading| (critical..MOST_PLAUSIBLE).contains(reading))?;
     let file = label(tree, chip, &format!("{sensor}_input"));
@@ -73,6 +73,6 @@ fn too_hot(tree: &TreeReading<'_>, chip: &Path, sensor: &str) -> Option<HealthFi
 
 /// Path of a file as people find it: the chip's name stands in for its number, which shifts.
 fn label(tree: &TreeReading<'_>, chip: &Path, file: &str) -> String {
-    let name = tree.attribute(chip.join("name")).unwrap_or_else(|| "hwmon".to_owned());
+    let name = tree.attribute(place(chip, "name")).unwrap_or_else(|| "hwmon".to_owned());
     format!("{name}/{file}")
 }

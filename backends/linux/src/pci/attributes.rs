@@ -6,7 +6,7 @@ use std::{
 };
 
 use super::{PciAddress, Sriov};
-use crate::{IdSet, TreeReading};
+use crate::{IdSet, TreeReading, place};
 
 /// Reads the attributes in a function's folder. One that is absent or makes no sense is `None`, the latter with a
 /// warning.
@@ -19,7 +19,7 @@ pub(super) struct FunctionAttributes<'a> {
 impl FunctionAttributes<'_> {
     /// The text of an attribute that is there and not empty.
     pub(super) fn text(self, name: &str) -> Option<String> {
-        self.tree.attribute(self.folder.join(name)).filter(|text| !text.is_empty())
+        self.tree.attribute(place(self.folder, name)).filter(|text| !text.is_empty())
     }
 
     /// An id, which is hexadecimal.
@@ -29,7 +29,7 @@ impl FunctionAttributes<'_> {
 
     /// The group that the function is isolated with.
     pub(super) fn iommu_group(self) -> Option<u32> {
-        let group = self.tree.link_name(self.folder.join("iommu_group"))?;
+        let group = self.tree.link_name(place(self.folder, "iommu_group"))?;
         self.understood("iommu_group", &group, "the number of a group", |group| group.parse().ok())
     }
 
@@ -53,7 +53,7 @@ impl FunctionAttributes<'_> {
     /// The CPUs that are near. Old kernels have the mask and not the list.
     pub(super) fn local_cpus(self) -> Option<IdSet> {
         let set = |name: &str, expected: &str, parse: fn(&str) -> Option<IdSet>| {
-            let text = self.tree.attribute(self.folder.join(name))?;
+            let text = self.tree.attribute(place(self.folder, name))?;
             self.understood(name, &text, expected, parse)
         };
         set("local_cpulist", "a list of CPUs", |text| IdSet::from_str(text).ok())
@@ -83,12 +83,12 @@ impl FunctionAttributes<'_> {
 
     /// The function that a link leads to.
     pub(super) fn linked_function(self, name: &str) -> Option<PciAddress> {
-        let target = self.tree.link_name(self.folder.join(name))?;
+        let target = self.tree.link_name(place(self.folder, name))?;
         self.understood(name, &target, "a PCI address", |target| target.parse().ok())
     }
 
     fn understood<T>(self, name: &str, text: &str, expected: &str, parse: fn(&str) -> Option<T>) -> Option<T> {
-        let file: PathBuf = self.folder.join(name);
+        let file: PathBuf = place(self.folder, name);
         self.tree.understood(file, text, expected, parse)
     }
 }

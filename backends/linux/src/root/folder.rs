@@ -10,19 +10,22 @@ use std::{
     fs::{self, File, Metadata},
     io::{self, ErrorKind},
     mem::MaybeUninit,
-    os::{fd::OwnedFd, unix::ffi::OsStrExt},
-    path::{Path, PathBuf},
+    os::{
+        fd::{AsFd, OwnedFd},
+        unix::ffi::OsStrExt,
+    },
+    path::{Component, Path, PathBuf},
     sync::{Arc, OnceLock},
 };
 
 use hostler_files::{expect_file, expect_size, read_stream};
 use nix::{
     errno::Errno,
-    fcntl::{OFlag, OpenHow, ResolveFlag, open, openat, openat2, readlinkat},
+    fcntl::{OFlag, OpenHow, ResolveFlag, open, openat, openat2},
     sys::stat::Mode,
 };
 use rustix::{
-    fs::{FileType, RawDir, fstat},
+    fs::{FileType, RawDir, fstat, readlinkat_raw},
     io::pread,
 };
 
@@ -34,6 +37,12 @@ const MOST_RACES: usize = 16;
 
 /// Size of a page: no sysfs text attribute is longer; only masks of thousands of CPUs are.
 const PAGE: usize = 4096;
+
+/// Names in a folder of which the heap is asked once.
+const NAMES: usize = 64;
+
+/// Longest target of a link, the kernel's `PATH_MAX`.
+const PATH_MAX: usize = 4096;
 
 /// Bytes of the entries of a folder that one call returns: those of a CPU or device, or a part of a bus.
 const ENTRIES: usize = 8192;
@@ -51,6 +60,8 @@ pub(super) struct RootFolder {
 pub(super) struct OpenFolder {
     path: PathBuf,
     folder: OwnedFd,
+    /// What is in the folder, where that has been read: each name between slashes.
+    listing: Option<Vec<u8>>,
     /// True once a way from here led through a link, as those of buses and classes do: in a tree, such a way has to
     /// begin at the root.
     has_links: Cell<bool>,
@@ -58,7 +69,27 @@ pub(super) struct OpenFolder {
 
 impl OpenFolder {
     fn new(path: &Path, folder: OwnedFd) -> Self {
-        Self { path: path.to_owned(), folder, has_links: Cell::default() }
+        Self { path: path.to_owned(), folder, listing: None, has_links: Cell::default() }
+    }
+
+    /// Keeps what was read of the folder.
+    pub(super) fn listing(mut self, names: &[String]) -> Self {
+        let mut listing = Vec::with_capacity(1 + names.iter().map(|name| name.len() + 1).sum::<usize>());
+        listing.push(b'/');
+        for name in names {
+            listing.extend_from_slice(name.as_bytes());
+            listing.push(b'/');
+        }
+        self.listing = Some(listing);
+        self
+    }
+
+    /// True if the folder was read, and what is first on this way was not in it: nothing has to ask for it again.
+    pub(super) fn lacks(&self, relative: &Path) -> bool {
+        let Some((listing, way)) = self.listing.as_ref().zip(self.way_to(relative)) else { return false };
+        let Some(Component::Normal(first)) = way.components().next() else { return false };
+        let wanted = [b"/", first.as_bytes(), b"/"].concat();
+        !listing.windows(wanted.len()).any(|name| name == wanted)
     }
 
     /// The way from here to a place below; none climbs out again.
@@ -144,7 +175,7 @@ impl RootFolder {
     /// The names in a folder, in no order; those that are no UTF-8 are not the kernel's. The folder stays open.
     pub(super) fn names(&self, near: Option<&OpenFolder>, relative: &Path) -> io::Result<(Vec<String>, OpenFolder)> {
         let folder = OwnedFd::from(self.open_near(near, relative, OFlag::O_RDONLY | OFlag::O_DIRECTORY)?);
-        let mut names = Vec::new();
+        let mut names = Vec::with_capacity(NAMES);
         let mut entries = [const { MaybeUninit::uninit() }; ENTRIES];
         let mut listing = RawDir::new(&folder, &mut entries);
         while let Some(entry) = listing.next() {
@@ -162,13 +193,12 @@ impl RootFolder {
     /// Target of a symbolic link, unresolved.
     pub(super) fn link(&self, near: Option<&OpenFolder>, relative: &Path) -> io::Result<PathBuf> {
         if let Some((folder, name)) = near.and_then(|near| Some((&near.folder, near.entry(relative)?))) {
-            return Ok(readlinkat(folder, name)?.into());
+            return target(folder, name);
         }
         if self.is_host() {
-            return fs::read_link(self.path.join(relative));
+            return target(self.opened()?, relative);
         }
-        let link = self.inside(relative, OFlag::O_PATH | OFlag::O_NOFOLLOW)?;
-        Ok(readlinkat(&link, "")?.into())
+        target(self.inside(relative, OFlag::O_PATH | OFlag::O_NOFOLLOW)?, "")
     }
 
     /// True for this machine's own root: the paths of its files are what they seem, and it costs nothing to follow
@@ -179,8 +209,8 @@ impl RootFolder {
 
     fn open(&self, relative: &Path, flags: OFlag) -> io::Result<File> {
         if self.is_host() {
-            let path = self.path.join(relative);
-            return Ok(open(&path, flags | OFlag::O_CLOEXEC, Mode::empty())?.into());
+            let relative = some_path(relative);
+            return Ok(openat(self.opened()?, relative, flags | OFlag::O_CLOEXEC, Mode::empty())?.into());
         }
         self.inside(relative, flags)
     }
@@ -217,7 +247,7 @@ impl RootFolder {
 
     fn inside(&self, relative: &Path, flags: OFlag) -> io::Result<File> {
         let (root, flags) = (self.opened()?, flags | OFlag::O_CLOEXEC);
-        let relative = if relative.as_os_str().is_empty() { Path::new(".") } else { relative };
+        let relative = some_path(relative);
         let how = OpenHow::new().flags(flags).resolve(ResolveFlag::RESOLVE_IN_ROOT);
         for _ in 0..MOST_RACES {
             match openat2(root, relative, how) {
@@ -237,6 +267,18 @@ impl RootFolder {
         let folder = open(&self.path, OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC, Mode::empty())?;
         Ok(self.opened.get_or_init(|| folder))
     }
+}
+
+/// The path of the root itself has a name for the kernel.
+fn some_path(relative: &Path) -> &Path {
+    if relative.as_os_str().is_empty() { Path::new(".") } else { relative }
+}
+
+/// Target of a link. The library's call asks the heap for room for the longest.
+fn target(folder: impl AsFd, name: impl rustix::path::Arg) -> io::Result<PathBuf> {
+    let mut room = [const { MaybeUninit::uninit() }; PATH_MAX];
+    let (target, _) = readlinkat_raw(folder, name, &mut room)?;
+    Ok(Path::new(OsStr::from_bytes(target)).into())
 }
 
 #[cfg(test)]

@@ -1,13 +1,19 @@
 //! Answers of the last look at a tree, for a look after devices went: what those did not touch is not read again.
 
 use std::{
-    collections::{BTreeSet, HashMap},
+    borrow::Cow,
+    collections::BTreeSet,
+    ffi::OsStr,
+    hash::BuildHasher,
+    os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
     sync::{Mutex, PoisonError},
 };
 
+use hashbrown::{DefaultHashBuilder, HashTable};
+
 use super::{ReadFailure, SysRoot, reading::TreeReading};
-use crate::{TreeWarning, pci::SerialNumber};
+use crate::TreeWarning;
 
 /// CPUs, memory blocks and NUMA nodes: each says something of the others, so one that goes touches all.
 const SYSTEM: &str = "sys/devices/system";
@@ -60,7 +66,8 @@ impl LookMemory {
         answers: Answers,
         look: impl FnOnce(&TreeReading<'_>) -> T,
     ) -> Result<(T, Vec<TreeWarning>), ReadFailure> {
-        let (found, warnings, answers) = TreeReading::remembering(root, answers).end(look)?;
+        let (found, warnings, mut answers) = TreeReading::remembering(root, answers).end(look)?;
+        answers.iter_mut().for_each(Answers::shrink);
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = answers;
         Ok((found, warnings))
     }
@@ -70,29 +77,122 @@ impl LookMemory {
     }
 }
 
-/// Answers to the questions that a look asks most, by path. A failure is none.
+/// A kind of question, and how its answer is kept as text.
+pub(super) struct Question<T> {
+    name: u8,
+    pack: fn(&T) -> Option<Cow<'_, [u8]>>,
+    unpack: fn(Option<&[u8]>) -> T,
+}
+
+pub(super) const ATTRIBUTE: Question<Option<String>> = Question {
+    name: b'a',
+    pack: |text| text.as_deref().map(|text| text.as_bytes().into()),
+    unpack: |text| text.map(|text| String::from_utf8_lossy(text).into_owned()),
+};
+
+pub(super) const LINK: Question<Option<PathBuf>> = Question {
+    name: b'l',
+    pack: |target| target.as_deref().map(|target| target.as_os_str().as_bytes().into()),
+    unpack: |target| target.map(|target| OsStr::from_bytes(target).into()),
+};
+
+pub(super) const NAMES: Question<Vec<String>> = Question {
+    name: b'n',
+    pack: |names| (!names.is_empty()).then(|| names.join("/").into_bytes().into()),
+    unpack: |names| {
+        names.map(|names| String::from_utf8_lossy(names).split('/').map(str::to_owned).collect()).unwrap_or_default()
+    },
+};
+
+pub(super) const EXISTS: Question<bool> =
+    Question { name: b'e', pack: |exists| exists.then_some(Cow::Borrowed(b"")), unpack: |exists| exists.is_some() };
+
+/// The serial number in the configuration space that the path names.
+pub(super) const SERIAL: Question<Option<u64>> = Question {
+    name: b's',
+    pack: |serial| serial.map(|serial| serial.to_ne_bytes().to_vec().into()),
+    unpack: |serial| serial?.try_into().ok().map(u64::from_ne_bytes),
+};
+
+/// Answers to the questions that a look asks most, by question and path. A failure is none.
+///
+/// All texts are in one piece: a scan asks thousands of questions, on threads that share the heap.
 #[derive(Debug, Default)]
 pub(super) struct Answers {
-    pub(super) attributes: HashMap<Box<Path>, Option<Box<str>>>,
-    pub(super) links: HashMap<Box<Path>, Option<PathBuf>>,
-    pub(super) names: HashMap<Box<Path>, Vec<String>>,
-    pub(super) there: HashMap<Box<Path>, bool>,
-    /// By the configuration space that has it.
-    pub(super) serials: HashMap<Box<Path>, SerialNumber>,
+    texts: Vec<u8>,
+    entries: HashTable<Entry>,
+    hasher: DefaultHashBuilder,
     /// True for the answers of an earlier look: little is read besides.
     pub(super) are_recalled: bool,
 }
 
+#[derive(Debug)]
+struct Entry {
+    question: u8,
+    path: TextPlace,
+    answer: Option<TextPlace>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct TextPlace {
+    at: u32,
+    length: u32,
+}
+
+impl TextPlace {
+    fn of(self, texts: &[u8]) -> &[u8] {
+        let at = self.at as usize;
+        texts.get(at..at + self.length as usize).unwrap_or_default()
+    }
+}
+
 impl Answers {
+    /// The answer about a path, if there is one.
+    pub(super) fn get<T>(&self, question: &Question<T>, path: &Path) -> Option<T> {
+        let path = path.as_os_str().as_bytes();
+        let hash = self.hasher.hash_one((question.name, path));
+        let is_it = |entry: &Entry| entry.question == question.name && entry.path.of(&self.texts) == path;
+        let entry = self.entries.find(hash, is_it)?;
+        Some((question.unpack)(entry.answer.map(|place| place.of(&self.texts))))
+    }
+
+    /// Keeps an answer that there is none of.
+    pub(super) fn keep<T>(&mut self, question: &Question<T>, path: &Path, answer: &T) {
+        let Some(path) = self.put(path.as_os_str().as_bytes()) else { return };
+        let answer = match (question.pack)(answer) {
+            Some(answer) => match self.put(&answer) {
+                Some(place) => Some(place),
+                None => return,
+            },
+            None => None,
+        };
+        let Self { texts, entries, hasher, .. } = self;
+        let hash = |entry: &Entry| hasher.hash_one((entry.question, entry.path.of(texts)));
+        let entry = Entry { question: question.name, path, answer };
+        entries.insert_unique(hash(&entry), entry, hash);
+    }
+
+    /// `None` where so much is kept that it cannot be found again.
+    fn put(&mut self, text: &[u8]) -> Option<TextPlace> {
+        let place = TextPlace { at: self.texts.len().try_into().ok()?, length: text.len().try_into().ok()? };
+        self.texts.extend_from_slice(text);
+        Some(place)
+    }
+
     /// Forgets what devices that went can have touched.
     fn forget(&mut self, removed: &BTreeSet<String>) {
         let removed = RemovedDevices::of(removed);
         self.are_recalled = true;
-        self.attributes.retain(|path, _| !removed.touch(path));
-        self.links.retain(|path, _| !removed.touch(path));
-        self.there.retain(|path, _| !removed.touch(path));
-        self.serials.retain(|path, _| !removed.touch(path));
-        self.names.retain(|path, _| !removed.touch(path) && !is_bus(path));
+        let Self { texts, entries, .. } = self;
+        entries.retain(|entry| {
+            let path = Path::new(OsStr::from_bytes(entry.path.of(texts)));
+            !(removed.touch(path) || entry.question == NAMES.name && is_bus(path))
+        });
+    }
+
+    /// Gives back what was kept free for more.
+    fn shrink(&mut self) {
+        self.texts.shrink_to_fit();
     }
 }
 
@@ -115,9 +215,10 @@ impl<'a> RemovedDevices<'a> {
     }
 
     fn touch(&self, path: &Path) -> bool {
-        let mut parts = path.iter().filter_map(|part| part.to_str());
-        parts.any(|part| self.names.contains(part))
-            || path.file_name().and_then(|name| name.to_str()).is_some_and(|name| self.around.contains(name))
+        let mut parts =
+            path.as_os_str().as_bytes().split(|byte| *byte == b'/').filter_map(|part| str::from_utf8(part).ok());
+        parts.clone().any(|part| self.names.contains(part))
+            || parts.next_back().is_some_and(|name| self.around.contains(name))
             || self.has_system && path.starts_with(SYSTEM)
     }
 }
@@ -192,7 +293,7 @@ mod tests {
     #[test]
     fn what_a_removed_device_touches_is_read_again_and_nothing_else() {
         let listing = BUS.to_owned();
-        assert_eq!(read_after(&["/devices/storm"]), [listing.clone()]);
+        assert_eq!(read_after(&["/devices/storm"]), std::slice::from_ref(&listing));
         let of_card = ["sys/bus/pci/devices/b1/fpga_region", "sys/bus/pci/devices/b1/vendor"];
         assert_eq!(read_after(&["/devices/b0/b1"]), [&listing, of_card[0], of_card[1]]);
         // Which card has the region is not asked: both lists are short.

@@ -2,12 +2,15 @@
 
 use std::{
     cell::RefCell,
-    collections::HashMap,
     path::{Path, PathBuf},
 };
 
-use super::{OpenFolder, ReadFailure, SysRoot, last_name, memory::Answers, place_in_sys};
-use crate::{TreeWarning, pci::SerialNumber};
+use super::{
+    OpenFolder, ReadFailure, SysRoot, last_name,
+    memory::{ATTRIBUTE, Answers, EXISTS, LINK, NAMES, Question, SERIAL},
+    place_in_sys,
+};
+use crate::TreeWarning;
 
 /// A tree while it is looked at. An answer is present or absent here, and an empty folder is one that is not there;
 /// the first answer that is neither makes the whole look fail: what was made of the answers never leaves
@@ -126,21 +129,18 @@ impl<'a> TreeReading<'a> {
         self.answer(|root| root.first_bytes(relative, most))
     }
 
-    /// The names in a folder, sorted. Attributes below it are then found from there.
+    /// The names in a folder, sorted. Attributes below it are then found from there, and those that are not among the
+    /// names are asked for no more.
     pub fn names(&self, relative: impl AsRef<Path>) -> Vec<String> {
         let relative = relative.as_ref();
         self.answer(|root| {
-            self.remembered(
-                relative,
-                |answers| &mut answers.names,
-                || {
-                    let (names, folder) = root.listed(self.near.borrow().as_ref(), relative)?;
-                    if let Some(folder) = folder {
-                        self.near.replace(Some(folder));
-                    }
-                    Ok(names)
-                },
-            )
+            self.remembered(&NAMES, relative, || {
+                let (names, folder) = root.listed(self.near.borrow().as_ref(), relative)?;
+                if let Some(folder) = folder {
+                    self.near.replace(Some(folder));
+                }
+                Ok(names)
+            })
         })
     }
 
@@ -156,15 +156,18 @@ impl<'a> TreeReading<'a> {
     /// True if something is there.
     pub fn exists(&self, relative: impl AsRef<Path>) -> bool {
         let relative = relative.as_ref();
-        self.answer(|root| self.remembered(relative, |answers| &mut answers.there, || root.exists(relative)))
+        self.answer(|root| self.remembered(&EXISTS, relative, || root.exists(relative)))
     }
 
     /// Target of a symbolic link, unresolved.
     pub fn link(&self, relative: impl AsRef<Path>) -> Option<PathBuf> {
         let relative = relative.as_ref();
         self.answer(|root| {
-            let read = || root.link_near(self.near.borrow().as_ref(), relative);
-            self.remembered(relative, |answers| &mut answers.links, read)
+            let read = || match &*self.near.borrow() {
+                Some(near) if near.lacks(relative) => Ok(None),
+                near => root.link_near(near.as_ref(), relative),
+            };
+            self.remembered(&LINK, relative, read)
         })
     }
 
@@ -182,13 +185,13 @@ impl<'a> TreeReading<'a> {
     pub(crate) fn serial(
         &self,
         config: &Path,
-        read: impl Fn(&SysRoot) -> Result<SerialNumber, ReadFailure>,
-    ) -> SerialNumber {
+        read: impl Fn(&SysRoot) -> Result<Option<u64>, ReadFailure>,
+    ) -> Option<u64> {
         let read = |root: &SysRoot| match read(root) {
-            Err(failure) if failure.is_absence() => Ok(SerialNumber::None),
+            Err(failure) if failure.is_absence() => Ok(None),
             answer => answer,
         };
-        self.answer(|root| self.remembered(config, |answers| &mut answers.serials, || read(root)))
+        self.answer(|root| self.remembered(&SERIAL, config, || read(root)))
     }
 
     /// An attribute that tells no more than a detail: one that a driver has to ask the hardware for, or that only root
@@ -219,29 +222,26 @@ impl<'a> TreeReading<'a> {
 
     fn attribute_near(&self, root: &SysRoot, relative: impl AsRef<Path>) -> Result<Option<String>, ReadFailure> {
         let relative = relative.as_ref();
-        let read = || root.attribute_near(self.near.borrow().as_ref(), relative);
-        let Some(answers) = &self.answers else { return read() };
-        if let Some(known) = answers.borrow().attributes.get(relative) {
-            return Ok(known.as_deref().map(str::to_owned));
-        }
-        let answer = read()?;
-        answers.borrow_mut().attributes.insert(relative.into(), answer.as_deref().map(Into::into));
-        Ok(answer)
+        let read = || match &*self.near.borrow() {
+            Some(near) if near.lacks(relative) => Ok(None),
+            near => root.attribute_near(near.as_ref(), relative),
+        };
+        self.remembered(&ATTRIBUTE, relative, read)
     }
 
     /// The answer that there is, or that of `read`, which is kept where answers are remembered.
-    fn remembered<T: Clone>(
+    fn remembered<T>(
         &self,
+        question: &Question<T>,
         relative: &Path,
-        kind: impl Fn(&mut Answers) -> &mut HashMap<Box<Path>, T>,
         read: impl FnOnce() -> Result<T, ReadFailure>,
     ) -> Result<T, ReadFailure> {
         let Some(answers) = &self.answers else { return read() };
-        if let Some(known) = kind(&mut answers.borrow_mut()).get(relative) {
-            return Ok(known.clone());
+        if let Some(known) = answers.borrow().get(question, relative) {
+            return Ok(known);
         }
         let answer = read()?;
-        kind(&mut answers.borrow_mut()).insert(relative.into(), answer.clone());
+        answers.borrow_mut().keep(question, relative, &answer);
         Ok(answer)
     }
 

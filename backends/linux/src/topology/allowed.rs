@@ -121,7 +121,7 @@ fn climbs(path: &str) -> bool {
 }
 
 fn join(folder: &str, file: &str) -> String {
-    format!("{folder}/{file}")
+    path!("{folder}/{file}")
 }
 
 /// Warns of lxcfs, which shows a container's share of the machine where the machine should be.

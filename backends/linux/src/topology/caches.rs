@@ -64,28 +64,28 @@ struct CachePattern {
 
 impl<'r, 'root> CacheScan<'r, 'root> {
     fn new(reader: &'r mut TreeReader<'root>, online: &'r IdSet) -> Self {
-        let has_ids = ends(online).any(|cpu| reader.tree().exists(format!("{CPU}/cpu{cpu}/cache/index0/id")));
+        let has_ids = ends(online).any(|cpu| reader.tree().exists(path!("{CPU}/cpu{cpu}/cache/index0/id")));
         let (caches, placed, patterns) = (Vec::new(), BTreeMap::new(), Vec::new());
         Self { reader, online, has_ids, caches, placed, patterns }
     }
 
     /// The numbers of a CPU's cache folders. A leaf that is not there says nothing of those behind it.
     fn indexes(&self, cpu: u32) -> Vec<u32> {
-        let mut indexes = self.reader.numbered(&format!("{CPU}/cpu{cpu}/cache"), "index");
+        let mut indexes = self.reader.numbered(&path!("{CPU}/cpu{cpu}/cache"), "index");
         indexes.truncate(MOST_LEAVES);
         indexes
     }
 
     /// Reads the caches of one CPU, which are in the folders `indexes`; gives the CPUs that share every one of them.
     fn caches_of(&mut self, cpu: u32, indexes: &[u32]) -> IdSet {
-        let all = format!("{CPU}/cpu{cpu}/cache");
+        let all = path!("{CPU}/cpu{cpu}/cache");
         let like = |pattern: &&CachePattern| pattern.cpus.contains(cpu) && pattern.leaves.keys().eq(indexes);
         let pattern = self.patterns.iter().find(like).cloned();
         let mut leaves = BTreeMap::new();
         let mut shared = Vec::new();
         for &leaf in indexes {
             let expected = pattern.as_ref().and_then(|pattern| pattern.leaves.get(&leaf).copied());
-            let found = self.leaf(cpu, &format!("{all}/index{leaf}"), expected);
+            let found = self.leaf(cpu, &path!("{all}/index{leaf}"), expected);
             leaves.extend(found.map(|cache| (leaf, cache)));
             // The CPU knows nothing of the cache, but those that share it may.
             shared.push(found.map_or_else(|| IdSet::from_iter([cpu]), |cache| self.caches[cache].cpus.clone()));
@@ -109,7 +109,7 @@ impl<'r, 'root> CacheScan<'r, 'root> {
         if let Some(known) = self.known(&kind, cpu) {
             return Some(known);
         }
-        let listed = self.reader.set(&format!("{folder}/shared_cpu_list")).unwrap_or_default();
+        let listed = self.reader.set(&path!("{folder}/shared_cpu_list")).unwrap_or_default();
         let listed = listed.intersection(self.online);
         if listed.contains(cpu) && listed.len() == sharers && self.size(folder) == size_bytes {
             return Some(self.place(folder, kind, listed, size_bytes));
@@ -119,8 +119,8 @@ impl<'r, 'root> CacheScan<'r, 'root> {
 
     /// Level and type of a cache, if there are such caches.
     fn kind(&mut self, folder: &str) -> Option<CacheKind> {
-        let level = self.reader.number(&format!("{folder}/level"))?;
-        let cache_type = self.reader.text(&format!("{folder}/type"))?;
+        let level = self.reader.number(&path!("{folder}/level"))?;
+        let cache_type = self.reader.text(&path!("{folder}/type"))?;
         if LEVELS.contains(&level) && TYPES.contains(&&*cache_type) {
             return Some((level, cache_type));
         }
@@ -129,7 +129,7 @@ impl<'r, 'root> CacheScan<'r, 'root> {
     }
 
     fn size(&mut self, folder: &str) -> Option<u64> {
-        let path = format!("{folder}/size");
+        let path = path!("{folder}/size");
         let text = self.reader.text(&path).filter(|text| !text.is_empty())?;
         self.reader.tree().understood(&path, &text, "a size such as 32K", parse_size)
     }
@@ -150,7 +150,7 @@ impl<'r, 'root> CacheScan<'r, 'root> {
         let taken: IdSet = cpus.iter().filter(|cpu| placed.contains_key(cpu)).collect();
         if !taken.is_empty() {
             let reason = format!("names CPUs {taken}, which have another cache of this level and type; they keep it");
-            self.reader.warn(&format!("{folder}/shared_cpu_list"), reason);
+            self.reader.warn(&path!("{folder}/shared_cpu_list"), reason);
             cpus = cpus.difference(&taken);
         }
         let place = self.caches.len();
@@ -158,7 +158,7 @@ impl<'r, 'root> CacheScan<'r, 'root> {
         let (level, cache_type) = kind;
         // The caches of a core are handed out with it, never by an id.
         let has_id = self.has_ids && level >= LAST_LEVEL;
-        let id = if has_id { self.reader.number(&format!("{folder}/id")) } else { None };
+        let id = if has_id { self.reader.number(&path!("{folder}/id")) } else { None };
         self.caches.push(CpuCache { level, cache_type, size_bytes, id, cpus });
         place
     }
@@ -170,7 +170,7 @@ impl<'r, 'root> CacheScan<'r, 'root> {
         let mut wrong = Vec::new();
         let mut found = None;
         for name in ["shared_cpu_list", "shared_cpu_map"] {
-            match self.reader.set(&format!("{folder}/{name}")) {
+            match self.reader.set(&path!("{folder}/{name}")) {
                 Some(cpus) if cpus.contains(cpu) => found = Some(cpus.intersection(self.online)),
                 Some(_) => wrong.push(name),
                 None => continue,
@@ -187,7 +187,7 @@ impl<'r, 'root> CacheScan<'r, 'root> {
             (None, None) => "nobody knows who shares this cache, and it is left out",
         };
         for name in &wrong {
-            self.reader.warn(&format!("{folder}/{name}"), format!("does not name CPU {cpu} itself; {consequence}"));
+            self.reader.warn(&path!("{folder}/{name}"), format!("does not name CPU {cpu} itself; {consequence}"));
         }
         if cpus.is_none() && wrong.is_empty() {
             self.reader.warn(folder, format!("names no CPUs; {consequence}"));

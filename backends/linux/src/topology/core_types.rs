@@ -77,10 +77,10 @@ fn by_midr(reader: &mut TreeReader<'_>, cores: &[CpuCore], cpus: &BTreeMap<u32, 
     const MIDR: &str = "regs/identification/midr_el1";
     // One look spares all other machines a look per core.
     let first = cores.first()?.cpus.first()?;
-    reader.text(&format!("{CPU}/cpu{first}/{MIDR}"))?;
+    reader.text(&path!("{CPU}/cpu{first}/{MIDR}"))?;
     let mut classes: BTreeMap<u64, BTreeSet<usize>> = BTreeMap::new();
     for (index, core) in cores.iter().enumerate() {
-        let text = reader.text(&format!("{CPU}/cpu{}/{MIDR}", core.cpus.first()?))?;
+        let text = reader.text(&path!("{CPU}/cpu{}/{MIDR}", core.cpus.first()?))?;
         let midr = u64::from_str_radix(text.trim_start_matches("0x"), 16).ok()?;
         classes.entry(midr & 0xff00_fff0).or_default().insert(index);
     }

@@ -21,15 +21,15 @@ pub(super) struct CpuLists {
 
 impl CpuLists {
     pub(super) fn read(reader: &mut TreeReader<'_>) -> Self {
-        let online = reader.list(&format!("{CPU}/online")).unwrap_or_else(|| online_by_folder(reader));
+        let online = reader.list(&path!("{CPU}/online")).unwrap_or_else(|| online_by_folder(reader));
         if online.is_empty() {
             reader.warn(CPU, "no CPU is online; the tree says nothing about CPUs");
         }
-        let present = reader.list(&format!("{CPU}/present"));
+        let present = reader.list(&path!("{CPU}/present"));
         let present =
             present.unwrap_or_else(|| reader.numbered(CPU, "cpu").into_iter().collect::<IdSet>().union(&online));
-        let possible = reader.list(&format!("{CPU}/possible")).unwrap_or_else(|| present.clone());
-        let smt_active = match reader.text(&format!("{CPU}/smt/active")).as_deref() {
+        let possible = reader.list(&path!("{CPU}/possible")).unwrap_or_else(|| present.clone());
+        let smt_active = match reader.text(&path!("{CPU}/smt/active")).as_deref() {
             Some("1") => Some(true),
             Some("0") => Some(false),
             _ => None,
@@ -45,12 +45,12 @@ impl CpuLists {
 /// boot CPU often does not say.
 fn online_by_folder(reader: &mut TreeReader<'_>) -> IdSet {
     let cpus = reader.numbered(CPU, "cpu").into_iter();
-    cpus.filter(|cpu| reader.text(&format!("{CPU}/cpu{cpu}/online")).as_deref() != Some("0")).collect()
+    cpus.filter(|cpu| reader.text(&path!("{CPU}/cpu{cpu}/online")).as_deref() != Some("0")).collect()
 }
 
 /// A list from the boot command line, which prints as `(null)` on some kernels where nothing was asked for.
 fn boot_list(reader: &mut TreeReader<'_>, name: &str) -> IdSet {
-    let path = format!("{CPU}/{name}");
+    let path = path!("{CPU}/{name}");
     match reader.text(&path).as_deref().map(str::trim) {
         None | Some("(null)") => IdSet::new(),
         Some(_) => reader.list(&path).unwrap_or_default(),
@@ -112,7 +112,7 @@ struct GroupScan<'r, 'root> {
 
 impl<'r, 'root> GroupScan<'r, 'root> {
     fn new(reader: &'r mut TreeReader<'root>, online: &'r IdSet) -> Self {
-        let files = ends(online).flat_map(|cpu| reader.names(&format!("{CPU}/cpu{cpu}/topology"))).collect();
+        let files = ends(online).flat_map(|cpu| reader.names(&path!("{CPU}/cpu{cpu}/topology"))).collect();
         reader.tree().enter(CPU);
         Self { reader, online, files }
     }
@@ -122,7 +122,7 @@ impl<'r, 'root> GroupScan<'r, 'root> {
         let mut cores: Vec<CpuCore> = groups.into_iter().map(|group| CpuCore { cpus: group.cpus }).collect();
         if self.files.iter().any(|file| CORE.members.contains(&file.as_str())) {
             for cpu in alone.iter() {
-                self.reader.warn(&format!("{CPU}/cpu{cpu}/topology"), "names no siblings; taken as a core of its own");
+                self.reader.warn(&path!("{CPU}/cpu{cpu}/topology"), "names no siblings; taken as a core of its own");
             }
         }
         cores.extend(alone.iter().map(|cpu| CpuCore { cpus: IdSet::from_iter([cpu]) }));
@@ -144,7 +144,7 @@ impl<'r, 'root> GroupScan<'r, 'root> {
     /// the machine say so, no other CPU is asked.
     fn named_groups(&mut self, files: &GroupFiles) -> Vec<CpuGroup> {
         let mut unnamed = |id: &str| {
-            let path = |cpu| format!("{CPU}/cpu{cpu}/topology/{id}");
+            let path = |cpu| path!("{CPU}/cpu{cpu}/topology/{id}");
             ends(self.online).all(|cpu| self.reader.number::<i64>(&path(cpu)) == Some(-1))
         };
         if files.id.filter(|id| self.files.contains(*id)).is_some_and(&mut unnamed) {
@@ -165,15 +165,15 @@ impl<'r, 'root> GroupScan<'r, 'root> {
             if placed.contains(cpu) {
                 continue;
             }
-            let folder = format!("{CPU}/cpu{cpu}/topology");
-            let set = members.iter().find_map(|name| self.reader.set(&format!("{folder}/{name}")));
+            let folder = path!("{CPU}/cpu{cpu}/topology");
+            let set = members.iter().find_map(|name| self.reader.set(&path!("{folder}/{name}")));
             let Some(set) = set else {
                 alone.insert(cpu);
                 continue;
             };
             let cpus = self.plausible(cpu, &set, &placed, &folder, members[0]);
             placed.extend(cpus.iter());
-            let id = files.id.and_then(|id| self.reader.number::<i64>(&format!("{folder}/{id}")));
+            let id = files.id.and_then(|id| self.reader.number::<i64>(&path!("{folder}/{id}")));
             groups.push(CpuGroup { id: id.and_then(|id| u32::try_from(id).ok()), cpus });
         }
         let alone = alone.difference(&placed);
@@ -182,7 +182,7 @@ impl<'r, 'root> GroupScan<'r, 'root> {
 
     /// Plausible members in a sibling mask: online CPUs that no other group has, and this one.
     fn plausible(&mut self, cpu: u32, set: &IdSet, placed: &IdSet, folder: &str, file: &str) -> IdSet {
-        let (mut set, path) = (set.intersection(self.online), format!("{folder}/{file}"));
+        let (mut set, path) = (set.intersection(self.online), path!("{folder}/{file}"));
         if set.insert(cpu) {
             self.reader.warn(&path, format!("does not name CPU {cpu} itself; taken as if it did"));
         }
@@ -250,7 +250,7 @@ struct CpuStrengths {
 impl CpuStrengths {
     fn read(reader: &mut TreeReader<'_>, cores: &[CpuCore]) -> Self {
         let core_ids = cores.iter().enumerate().filter_map(|(index, core)| {
-            let id: i64 = reader.number(&format!("{CPU}/cpu{}/topology/core_id", core.cpus.first()?))?;
+            let id: i64 = reader.number(&path!("{CPU}/cpu{}/topology/core_id", core.cpus.first()?))?;
             Some((index, u32::try_from(id).ok()?))
         });
         let core_ids = core_ids.collect();
@@ -272,7 +272,7 @@ impl CpuStrengths {
 pub(super) fn per_core(reader: &mut TreeReader<'_>, cores: &[CpuCore], file: &str) -> BTreeMap<usize, u64> {
     let asked: Vec<(usize, u32)> =
         cores.iter().enumerate().filter_map(|(index, core)| Some((index, core.cpus.first()?))).collect();
-    let mut value = |&(core, cpu): &(usize, u32)| Some((core, reader.detail(&format!("{CPU}/cpu{cpu}/{file}"))?));
+    let mut value = |&(core, cpu): &(usize, u32)| Some((core, reader.detail(&path!("{CPU}/cpu{cpu}/{file}"))?));
     let (Some(first), Some(last)) = (asked.first(), asked.last()) else { return BTreeMap::new() };
     if value(first).is_none() && value(last).is_none() {
         return BTreeMap::new();

@@ -70,7 +70,7 @@ fn arch_of_files(reader: &TreeReader<'_>) -> Option<&'static str> {
         ("cpu0/smt_snooze_delay", "ppc64"),
         ("microcode", "x86_64"),
     ];
-    let mut known = FILES.iter().filter(|(file, _)| reader.tree().exists(format!("{CPU}/{file}")));
+    let mut known = FILES.iter().filter(|(file, _)| reader.tree().exists(path!("{CPU}/{file}")));
     known.next().map(|(_, arch)| *arch)
 }
 

@@ -45,7 +45,7 @@ pub(super) fn huge_pages(reader: &mut TreeReader<'_>, folder: &str) -> BTreeMap<
     let names = reader.names(folder);
     let mut pools = BTreeMap::new();
     for (bytes, name) in names.iter().filter_map(|name| Some((page_bytes(name)?, name))) {
-        let mut count = |file: &str| reader.number::<u64>(&format!("{folder}/{name}/{file}_hugepages"));
+        let mut count = |file: &str| reader.number::<u64>(&path!("{folder}/{name}/{file}_hugepages"));
         let Some(total) = count("nr") else { continue };
         let (free, surplus) = (count("free").unwrap_or_default(), count("surplus").unwrap_or_default());
         pools.insert(bytes, HugePages { total, free, surplus });
@@ -73,10 +73,10 @@ pub(super) fn blocks(reader: &mut TreeReader<'_>, by_node: BTreeMap<u32, usize>)
     let linked = blocks.by_node.is_empty();
     for block in reader.numbered(BLOCKS, "memory") {
         let folder = format!("{BLOCKS}/memory{block}");
-        match reader.text(&format!("{folder}/state")).as_deref() {
+        match reader.text(&path!("{folder}/state")).as_deref() {
             Some("online") => blocks.online += 1,
             Some(_) => blocks.offline += 1,
-            None => reader.warn(&format!("{folder}/state"), "is absent; counted neither as online nor as offline"),
+            None => reader.warn(&path!("{folder}/state"), "is absent; counted neither as online nor as offline"),
         }
         if linked {
             reader.numbered(&folder, "node").into_iter().for_each(|node| *blocks.by_node.entry(node).or_default() += 1);

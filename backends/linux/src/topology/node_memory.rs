@@ -14,9 +14,9 @@ pub(super) fn access(reader: &mut TreeReader<'_>, folder: &str, names: &[String]
 }
 
 fn access_of_class(reader: &mut TreeReader<'_>, folder: &str, class: u32) -> Option<NodeAccess> {
-    let folder = format!("{folder}/access{class}/initiators");
+    let folder = path!("{folder}/access{class}/initiators");
     // Kernels print 0 for what the firmware does not say.
-    let mut value = |name| reader.number::<u64>(&format!("{folder}/{name}")).filter(|value| *value > 0);
+    let mut value = |name| reader.number::<u64>(&path!("{folder}/{name}")).filter(|value| *value > 0);
     let access = NodeAccess {
         class,
         read_bandwidth: value("read_bandwidth"),
@@ -30,11 +30,11 @@ fn access_of_class(reader: &mut TreeReader<'_>, folder: &str, class: u32) -> Opt
 
 /// The caches in front of a node's memory, by index, which is their level.
 pub(super) fn side_caches(reader: &mut TreeReader<'_>, folder: &str) -> Vec<MemorySideCache> {
-    let folder = format!("{folder}/memory_side_cache");
+    let folder = path!("{folder}/memory_side_cache");
     let levels = reader.numbered(&folder, "index");
     let cache = |level| {
-        let size_bytes = reader.number(&format!("{folder}/index{level}/size"))?;
-        let line_bytes = reader.number(&format!("{folder}/index{level}/line_size")).filter(|bytes| *bytes > 0);
+        let size_bytes = reader.number(&path!("{folder}/index{level}/size"))?;
+        let line_bytes = reader.number(&path!("{folder}/index{level}/line_size")).filter(|bytes| *bytes > 0);
         Some(MemorySideCache { level, size_bytes, line_bytes })
     };
     levels.into_iter().filter_map(cache).collect()

@@ -23,7 +23,7 @@ pub(super) struct OnlineNodes {
 /// Reads all online nodes.
 pub(super) fn read(reader: &mut TreeReader<'_>, online_cpus: &IdSet) -> OnlineNodes {
     let folders: IdSet = reader.numbered(NODE, "node").into_iter().collect();
-    let online = reader.list(&format!("{NODE}/online")).unwrap_or_else(|| folders.clone());
+    let online = reader.list(&path!("{NODE}/online")).unwrap_or_else(|| folders.clone());
     let mut nodes = if online.is_empty() {
         single_node(reader, online_cpus)
     } else {
@@ -68,11 +68,11 @@ const MEMINFO: &str = "proc/meminfo";
 const LOCAL_DISTANCE: u32 = 10;
 
 fn online_nodes(reader: &mut TreeReader<'_>, online: &IdSet, folders: &IdSet, online_cpus: &IdSet) -> OnlineNodes {
-    let possible = reader.list(&format!("{NODE}/possible")).unwrap_or_else(|| folders.union(online));
+    let possible = reader.list(&path!("{NODE}/possible")).unwrap_or_else(|| folders.union(online));
     let mut nodes = OnlineNodes { possible, ..OnlineNodes::default() };
     let mut placed = IdSet::new();
     for id in online.iter() {
-        let folder = format!("{NODE}/node{id}");
+        let folder = path!("{NODE}/node{id}");
         let names = reader.names(&folder);
         if names.is_empty() {
             reader.warn(&folder, "is online and has no attributes; taken as a node without CPUs of unknown memory");
@@ -94,7 +94,7 @@ fn online_nodes(reader: &mut TreeReader<'_>, online: &IdSet, folders: &IdSet, on
     }
     node_memory::tiers(reader, &mut nodes.nodes);
     node_memory::gpus(reader, &mut nodes.nodes);
-    let generic = reader.list(&format!("{NODE}/has_generic_initiator")).unwrap_or_default();
+    let generic = reader.list(&path!("{NODE}/has_generic_initiator")).unwrap_or_default();
     nodes.nodes.iter_mut().for_each(|(id, node)| node.generic_initiator = generic.contains(*id));
     nodes
 }
@@ -112,14 +112,14 @@ fn whole_memory(reader: &mut TreeReader<'_>, node: &mut NumaNode) {
 
 fn read_node(reader: &mut TreeReader<'_>, folder: &str, names: &[String]) -> NumaNode {
     let has = |name: &str| names.iter().any(|entry| entry == name);
-    let meminfo = format!("{folder}/meminfo");
+    let meminfo = path!("{folder}/meminfo");
     let text = reader.text(&meminfo).unwrap_or_default();
     let bytes = memory::meminfo(reader, &meminfo, &text);
     NumaNode {
         memory_bytes: bytes.total,
         free_bytes: bytes.free,
         huge_pages: if has("hugepages") {
-            memory::huge_pages(reader, &format!("{folder}/hugepages"))
+            memory::huge_pages(reader, &path!("{folder}/hugepages"))
         } else {
             BTreeMap::new()
         },
@@ -135,12 +135,12 @@ fn read_node(reader: &mut TreeReader<'_>, folder: &str, names: &[String]) -> Num
 
 /// The online CPUs of a node that no other node has: many kernels list the offline ones too.
 fn node_cpus(reader: &mut TreeReader<'_>, folder: &str, online: &IdSet, placed: &IdSet) -> IdSet {
-    let set = ["cpulist", "cpumap"].iter().find_map(|name| reader.set(&format!("{folder}/{name}")));
+    let set = ["cpulist", "cpumap"].iter().find_map(|name| reader.set(&path!("{folder}/{name}")));
     let cpus = set.unwrap_or_default().intersection(online);
     let taken = cpus.intersection(placed);
     if !taken.is_empty() {
         reader.warn(
-            &format!("{folder}/cpulist"),
+            &path!("{folder}/cpulist"),
             format!("names CPUs {taken}, which are in another node; they stay there"),
         );
     }
@@ -156,7 +156,7 @@ fn distances(
     online: &IdSet,
     possible: &IdSet,
 ) -> BTreeMap<u32, u32> {
-    let path = format!("{folder}/distance");
+    let path = path!("{folder}/distance");
     let Some(text) = reader.text(&path) else { return BTreeMap::new() };
     let row: Option<Vec<u32>> = text.split_whitespace().map(|number| number.parse().ok()).collect();
     let row = row.unwrap_or_default();
@@ -179,7 +179,7 @@ fn distances(
 fn place_strays(reader: &mut TreeReader<'_>, online_cpus: &IdSet, nodes: &mut OnlineNodes) {
     let mut strays: BTreeMap<Option<u32>, IdSet> = BTreeMap::new();
     for cpu in online_cpus.iter().filter(|cpu| !nodes.of_cpu.contains_key(cpu)) {
-        let linked = reader.numbered(&format!("{CPU}/cpu{cpu}"), "node").first().copied();
+        let linked = reader.numbered(&path!("{CPU}/cpu{cpu}"), "node").first().copied();
         strays.entry(linked).or_default().insert(cpu);
     }
     for (linked, cpus) in strays {
@@ -197,6 +197,6 @@ fn place_strays(reader: &mut TreeReader<'_>, online_cpus: &IdSet, nodes: &mut On
             (None, None) => format!("is not there, and CPUs {cpus} are in no other"),
         };
         nodes.of_cpu.extend(cpus.iter().map(|cpu| (cpu, id)));
-        reader.warn(&format!("{NODE}/node{id}"), reason);
+        reader.warn(&path!("{NODE}/node{id}"), reason);
     }
 }

@@ -28,7 +28,7 @@ pub(super) enum TopologyPart {
 /// Reads the machine until nothing came or went meanwhile.
 pub(super) fn stable(root: &SysRoot, part: TopologyPart) -> Result<Topology, ReadFailure> {
     let moment = || -> Result<Moment, ReadFailure> {
-        Ok([root.attribute(format!("{CPU}/online"))?, root.attribute(format!("{NODE}/online"))?])
+        Ok([root.attribute(path!("{CPU}/online"))?, root.attribute(path!("{NODE}/online"))?])
     };
     settle(moment, || {
         let (mut topology, warnings) = root.look_warned(|tree| once(tree, part))?;
