@@ -248,9 +248,9 @@ impl InventoryOwner {
     /// Starts the scans that are due, and gives up waiting for those that are late.
     fn heed_clock(&mut self) {
         let now = Instant::now();
-        let due: Vec<BackendName> =
-            self.scans.iter().filter(|(_, scan)| scan.is_due(now)).map(|(name, _)| name.clone()).collect();
-        due.iter().for_each(|name| self.scan(name, ScanExtent::Whole, None));
+        let due = self.scans.iter_mut().filter(|(_, scan)| scan.is_due(now));
+        let due: Vec<_> = due.map(|(name, scan)| (name.clone(), scan.due_extent())).collect();
+        due.into_iter().for_each(|(name, extent)| self.scan(&name, extent, None));
         let late = self.scans.iter_mut().filter_map(|(name, scan)| Some((name.clone(), scan.becomes_late(now)?)));
         for (name, since) in late.collect::<Vec<_>>() {
             self.miss(&name, since);

@@ -8,8 +8,9 @@ use std::{
 
 use super::MonitorEvent;
 
-/// Time in which a storm of removals is one rescan: less than a user notices, and more than most rescans take.
-const URGENT: Duration = Duration::from_millis(25);
+/// Time in which a storm of removals is one rescan: less than a user notices, and more than a rescan takes that reads only
+/// what went.
+const URGENT: Duration = Duration::from_millis(10);
 
 /// Time to collect.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -235,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn a_storm_of_removals_is_a_rescan_every_25_ms() {
+    fn a_storm_of_removals_is_a_rescan_every_10_ms() {
         let (mut coalescer, start) = (UeventCoalescer::default(), Instant::now());
         let mut given = Vec::new();
         for step in 0..1000 {
@@ -244,7 +245,7 @@ mod tests {
                 given.push(step / 10);
             }
         }
-        assert_eq!(given, [0, 25, 50, 75]);
+        assert_eq!(given, [0, 10, 20, 30, 40, 50, 60, 70, 80, 90]);
         assert_eq!(coalescer.due_in(start + 100 * MS), Some(Duration::ZERO));
     }
 
