@@ -21,7 +21,8 @@ use hostler_api::{Chain, ClaimRef, ClaimUid, ObjectName};
 use hostler_backend::{AttributeValue, Device};
 use hostler_cdi::CdiMount;
 use hostler_files::FileError;
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde_json::json;
 use tracing::{info, warn};
 
 use super::{
@@ -32,6 +33,9 @@ use crate::inventory::Inventory;
 
 /// The versions of the format, the newest first: a reader takes the first that it knows.
 const VERSIONS: [&str; 2] = ["metadata.resource.k8s.io/v1beta1", "metadata.resource.k8s.io/v1alpha1"];
+
+/// Bytes of which the heap is asked once for a file.
+const ROOM: usize = 2048;
 
 /// Folder in which containers find the files.
 const IN_CONTAINERS: &str = "/var/run/kubernetes.io/dra-device-attributes";
@@ -116,40 +120,69 @@ fn requests(record: &ClaimRecord) -> Vec<&str> {
 
 /// The file of one request: the same object once per version.
 fn content(record: &ClaimRecord, metadata: &DeviceMetadata, request: &str, driver: &str) -> Vec<u8> {
-    let mut requests: Vec<(&str, Vec<Value>)> = Vec::new();
+    let mut requests: Vec<RequestDevices<'_>> = Vec::new();
     for (device, attributes) in record.devices.iter().zip(&metadata.attributes) {
         let grant = &device.grant;
         if grant.top_level_request() != request {
             continue;
         }
-        let shown = json!({
-            "driver": driver, "pool": grant.pool, "name": grant.device.as_str(), "attributes": attributes,
-        });
-        match requests.iter_mut().find(|(name, _)| *name == grant.request) {
-            Some((_, devices)) => devices.push(shown),
-            None => requests.push((&grant.request, vec![shown])),
+        let shown = ShownDevice { attributes, driver, name: grant.device.as_str(), pool: &grant.pool };
+        match requests.iter_mut().find(|request| request.name == grant.request) {
+            Some(request) => request.devices.push(shown),
+            None => requests.push(RequestDevices { devices: vec![shown], name: &grant.request }),
         }
     }
-    let requests: Vec<Value> =
-        requests.into_iter().map(|(name, devices)| json!({ "name": name, "devices": devices })).collect();
-    let claim = &record.claim;
-    let mut object = json!({
-        "kind": "DeviceMetadata",
-        "metadata": {
-            "name": claim.name, "namespace": claim.namespace, "uid": claim.uid.as_str(),
-            "generation": metadata.generation,
-        },
-        "requests": requests,
-    });
-    if let Some(name) = &metadata.pod_claim_name {
-        object["podClaimName"] = json!(name);
-    }
-    let mut text = String::new();
+    let ClaimRef { namespace, name, uid } = &record.claim;
+    let mut object = MetadataFile {
+        api_version: "",
+        kind: "DeviceMetadata",
+        metadata: ClaimMetadata { generation: metadata.generation, name, namespace, uid: uid.as_str() },
+        pod_claim_name: metadata.pod_claim_name.as_deref(),
+        requests,
+    };
+    let mut text = Vec::with_capacity(ROOM);
     for version in VERSIONS {
-        object["apiVersion"] = json!(version);
-        text.push_str(&format!("{object}\n"));
+        object.api_version = version;
+        // Writing texts and numbers to memory does not fail.
+        let _ = serde_json::to_writer(&mut text, &object);
+        text.push(b'\n');
     }
-    text.into_bytes()
+    text
+}
+
+/// The content of a file, once per version. Keys are in the order of their letters, here and below: a file that is there
+/// already is compared byte for byte.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct MetadataFile<'a> {
+    api_version: &'static str,
+    kind: &'static str,
+    metadata: ClaimMetadata<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pod_claim_name: Option<&'a str>,
+    requests: Vec<RequestDevices<'a>>,
+}
+
+#[derive(Serialize)]
+struct ClaimMetadata<'a> {
+    generation: u64,
+    name: &'a str,
+    namespace: &'a str,
+    uid: &'a str,
+}
+
+#[derive(Serialize)]
+struct RequestDevices<'a> {
+    devices: Vec<ShownDevice<'a>>,
+    name: &'a str,
+}
+
+#[derive(Serialize)]
+struct ShownDevice<'a> {
+    attributes: &'a Attributes,
+    driver: &'a str,
+    name: &'a str,
+    pool: &'a str,
 }
 
 /// Writes the files of a claim that has any. Those that are there already, byte for byte, become new again. Nothing is

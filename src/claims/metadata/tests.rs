@@ -3,6 +3,7 @@
 use std::{os::unix::fs::MetadataExt, sync::Arc};
 
 use hostler_api::QualifiedName;
+use serde_json::Value;
 
 use super::{
     super::{spec::cdi_spec, store::RecordState, testing::*},
