@@ -12,8 +12,8 @@ use super::{
     status::AttemptFailure,
 };
 
-/// The message of a detachment that is under way.
-const DETACHING: &str = "the fabric manager works on it";
+/// The message of a call that is under way.
+const UNDER_WAY_TEXT: &str = "the fabric manager works on it";
 
 /// The end of a call.
 #[derive(Clone, Debug, PartialEq)]
@@ -85,7 +85,7 @@ impl AttachmentContext {
                     &message,
                 ))))
             }
-            Ok(FabricOutcome::UnderWay(_)) => self.noted(seen, UNDER_WAY, "the fabric manager works on it"),
+            Ok(FabricOutcome::UnderWay(_)) => self.noted(seen, UNDER_WAY, UNDER_WAY_TEXT),
             Ok(FabricOutcome::Unknown { reason }) => self.noted(seen, UNANSWERED, &reason),
             Ok(FabricOutcome::NotDone { reason }) => failed(AttemptFailure::of_device("NotDone", reason).unattached()),
             // Others were given the memory first: that says nothing against the device.
@@ -137,7 +137,7 @@ impl AttachmentContext {
         let is_detaching = seen.status().phase == Phase::Detaching;
         match answer {
             Ok(FabricOutcome::NotDone { reason }) => CallEnd::Write(self.detached_status(seen, &reason, None)),
-            Ok(FabricOutcome::UnderWay(_)) if is_detaching => self.noted(seen, UNDER_WAY, DETACHING),
+            Ok(FabricOutcome::UnderWay(_)) if is_detaching => self.noted(seen, UNDER_WAY, UNDER_WAY_TEXT),
             // A manager that ends no detachment is not asked all the time.
             Ok(FabricOutcome::Done(())) if is_detaching && self.now < self.since(seen) + LOOK_AGAIN => CallEnd::Wait,
             Ok(FabricOutcome::Done(())) if is_detaching => CallEnd::Write(self.ask_node_again(seen)),
@@ -157,7 +157,7 @@ impl AttachmentContext {
     fn detach_ended(&self, seen: &SeenAttachment, answer: Result<FabricOutcome<()>, FabricError>) -> CallEnd {
         match answer {
             Ok(FabricOutcome::Done(())) => CallEnd::Write(self.detached_status(seen, "the device is free", None)),
-            Ok(FabricOutcome::UnderWay(_)) => self.noted(seen, UNDER_WAY, DETACHING),
+            Ok(FabricOutcome::UnderWay(_)) => self.noted(seen, UNDER_WAY, UNDER_WAY_TEXT),
             Ok(FabricOutcome::NotDone { reason }) => self.noted(seen, "NotDetached", &reason),
             Ok(FabricOutcome::Unknown { reason }) => self.noted(seen, UNANSWERED, &reason),
             Err(error) => self.unanswered(seen, &error),
@@ -193,7 +193,7 @@ impl AttachmentContext {
                 let not_before = is_cut.then(|| self.now + self.limits.late_call);
                 CallEnd::Write(self.detached_status(seen, &message, not_before))
             }
-            Ok(FabricOutcome::UnderWay(_)) => self.noted(seen, UNDER_WAY, "the fabric manager works on it"),
+            Ok(FabricOutcome::UnderWay(_)) => self.noted(seen, UNDER_WAY, UNDER_WAY_TEXT),
             Ok(FabricOutcome::NotDone { reason } | FabricOutcome::Unknown { reason }) => {
                 self.noted(seen, "NotIsolated", &reason)
             }
