@@ -30,6 +30,9 @@ impl Default for QuietPeriod {
     }
 }
 
+/// Time after which a storm of removals alone is rescanned as a whole: what went is out of the inventory by then.
+const REMOVALS_LIMIT: Duration = Duration::from_secs(1);
+
 /// Limit on the folders that a rescan names: a look that has to compare each answer with more reads all sooner.
 const MOST_REMOVED: usize = 64;
 
@@ -54,7 +57,7 @@ pub enum RescanScope {
 ///
 /// A removal and a loss of hints are due at once, and once more when it has become quiet: the kernel sends a removal
 /// before it has taken all of the device out of sysfs. The first of a removal names the devices, so that nothing else
-/// has to be read.
+/// has to be read; a whole rescan amid a storm of removals would only hold up the next of these.
 #[derive(Debug, Default)]
 pub struct UeventCoalescer {
     collected: Option<PendingBurst>,
@@ -69,12 +72,16 @@ pub struct UeventCoalescer {
 struct PendingBurst {
     wanted: WantedSubsystems,
     first: Instant,
+    /// The first that is no removal.
+    first_other: Option<Instant>,
     last: Instant,
 }
 
 impl PendingBurst {
     fn due(&self, quiet: QuietPeriod) -> Instant {
-        (self.last + quiet.quiet).min(self.first + quiet.limit)
+        let limit = self.first + REMOVALS_LIMIT.max(quiet.limit);
+        let limit = self.first_other.map_or(limit, |first| limit.min(first + quiet.limit));
+        limit.min(self.last + quiet.quiet)
     }
 }
 
@@ -131,16 +138,16 @@ impl UeventCoalescer {
 
     /// Takes an event that was received at `now`.
     pub fn push(&mut self, event: &MonitorEvent, now: Instant) {
-        let is_urgent = match event {
-            MonitorEvent::Overflow => true,
-            MonitorEvent::Hint(hint) => hint.action.takes_away(),
-        };
-        if is_urgent {
+        let is_removal = matches!(event, MonitorEvent::Hint(hint) if hint.action.takes_away());
+        if is_removal || *event == MonitorEvent::Overflow {
             self.urgent.add_removal(event);
         }
-        let fresh = || PendingBurst { wanted: WantedSubsystems::default(), first: now, last: now };
+        let fresh = || PendingBurst { wanted: WantedSubsystems::default(), first: now, first_other: None, last: now };
         let collected = self.collected.get_or_insert_with(fresh);
         collected.wanted.add(event);
+        if !is_removal {
+            collected.first_other.get_or_insert(now);
+        }
         collected.last = collected.last.max(now);
     }
 
@@ -239,14 +246,26 @@ mod tests {
     fn a_storm_of_removals_is_a_rescan_every_10_ms() {
         let (mut coalescer, start) = (UeventCoalescer::default(), Instant::now());
         let mut given = Vec::new();
-        for step in 0..1000 {
+        for step in 0..10_000 {
             coalescer.push(&hint("pci", UeventAction::Remove), start + step * MS / 10);
             if coalescer.take(start + step * MS / 10) == removal("pci") {
                 given.push(step / 10);
             }
         }
-        assert_eq!(given, [0, 10, 20, 30, 40, 50, 60, 70, 80, 90]);
-        assert_eq!(coalescer.due_in(start + 100 * MS), Some(Duration::ZERO));
+        assert_eq!(given, (0..100).map(|number| 10 * number).collect::<Vec<_>>());
+        assert_eq!(coalescer.take(start + REMOVALS_LIMIT), only(&["pci"]));
+        assert_eq!(coalescer.due_in(start + REMOVALS_LIMIT), None);
+    }
+
+    #[test]
+    fn an_addition_among_removals_waits_no_longer_than_alone() {
+        let (mut coalescer, start) = (UeventCoalescer::default(), Instant::now());
+        for step in 0..250 {
+            let action = if step == 50 { UeventAction::Add } else { UeventAction::Remove };
+            coalescer.push(&hint("pci", action), start + step * MS);
+            assert_ne!(coalescer.take(start + step * MS), only(&["pci"]), "{step}");
+        }
+        assert_eq!(coalescer.take(start + 250 * MS), only(&["pci"]));
     }
 
     #[test]
@@ -277,7 +296,7 @@ mod tests {
         prop::collection::vec((0..150_u64, event), 1..60)
     }
 
-    /// What is owed a rescan and since when: of hints in general, and of urgent ones. `*` is everything.
+    /// What is owed a rescan and until when: of hints in general, and of urgent ones. `*` is everything.
     #[derive(Default)]
     struct OwedRescans {
         settled: BTreeMap<String, Instant>,
@@ -287,9 +306,9 @@ mod tests {
     impl OwedRescans {
         /// No promise was broken while the time came to be `now`.
         fn check(&self, now: Instant) {
-            let late = |owed: &BTreeMap<String, Instant>, most| owed.values().any(|since| now - *since > most);
-            assert!(!late(&self.settled, QuietPeriod::default().limit), "a hint was forgotten");
-            assert!(!late(&self.urgent, URGENT), "a removal was forgotten");
+            let late = |owed: &BTreeMap<String, Instant>| owed.values().any(|until| now > *until);
+            assert!(!late(&self.settled), "a hint was forgotten");
+            assert!(!late(&self.urgent), "a removal was forgotten");
         }
 
         fn settle(&mut self, rescan: &RescanScope, is_settled: bool) {
@@ -322,7 +341,7 @@ mod tests {
                     let rescan = coalescer.take(now).expect("it is due");
                     let first = owed.settled.values().min().copied().expect("no rescan without a hint");
                     let quiet = QuietPeriod::default();
-                    let is_settled = now - last_hint >= quiet.quiet || now - first >= quiet.limit;
+                    let is_settled = now - last_hint >= quiet.quiet || now >= first;
                     prop_assert!(is_settled || !owed.urgent.is_empty(), "too early");
                     prop_assert!(is_settled || last_given.is_none_or(|given| now - given >= URGENT), "too often");
                     owed.settle(&rescan, is_settled);
@@ -343,9 +362,12 @@ mod tests {
                 coalescer.push(&event, now);
                 last_hint = now;
                 if is_urgent {
-                    owed.urgent.entry(name.clone()).or_insert(now);
+                    owed.urgent.entry(name.clone()).or_insert(now + URGENT);
                 }
-                owed.settled.entry(name).or_insert(now);
+                let is_removal = is_urgent && name != "*";
+                let until = now + if is_removal { REMOVALS_LIMIT } else { QuietPeriod::default().limit };
+                let owed = owed.settled.entry(name).or_insert(until);
+                *owed = until.min(*owed);
             }
             prop_assert!(owed.settled.is_empty() && owed.urgent.is_empty());
             prop_assert_eq!(coalescer.due_in(now), None);
