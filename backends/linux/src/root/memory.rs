@@ -5,15 +5,13 @@ use std::{
     collections::BTreeSet,
     ffi::OsStr,
     hash::BuildHasher,
+    mem,
     os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
     sync::{Mutex, PoisonError},
 };
 
 use hashbrown::{DefaultHashBuilder, HashTable};
-
-use super::{ReadFailure, SysRoot, reading::TreeReading};
-use crate::TreeWarning;
 
 /// CPUs, memory blocks and NUMA nodes: each says something of the others, so one that goes touches all.
 const SYSTEM: &str = "sys/devices/system";
@@ -24,56 +22,17 @@ const BUS_DEPTH: usize = 4;
 
 /// Memory of the last look at a tree.
 #[derive(Debug, Default)]
-pub struct LookMemory(Mutex<Option<Answers>>);
-
-impl SysRoot {
-    /// Looks as [`SysRoot::look_warned`] does, and remembers what was read.
-    ///
-    /// # Errors
-    /// When something that is there, or may be, could not be read and is more than a detail.
-    pub fn look_remembering<T>(
-        &self,
-        memory: &LookMemory,
-        look: impl FnOnce(&TreeReading<'_>) -> T,
-    ) -> Result<(T, Vec<TreeWarning>), ReadFailure> {
-        memory.take();
-        memory.look(self, Answers::default(), look)
-    }
-
-    /// Looks once more after these devices went (paths below `/sys`, as uevents have them). Read are what they can
-    /// have touched and what no look has read; all else is as [`memory`](LookMemory) has it.
-    ///
-    /// Nothing can tell what a device touches: a look at the whole has to follow.
-    ///
-    /// # Errors
-    /// When something that is there, or may be, could not be read and is more than a detail.
-    pub fn look_after_removal<T>(
-        &self,
-        memory: &LookMemory,
-        removed: &BTreeSet<String>,
-        look: impl FnOnce(&TreeReading<'_>) -> T,
-    ) -> Result<(T, Vec<TreeWarning>), ReadFailure> {
-        let mut answers = memory.take().unwrap_or_default();
-        answers.forget(removed);
-        memory.look(self, answers, look)
-    }
-}
+pub struct LookMemory(Mutex<Answers>);
 
 impl LookMemory {
-    fn look<T>(
-        &self,
-        root: &SysRoot,
-        answers: Answers,
-        look: impl FnOnce(&TreeReading<'_>) -> T,
-    ) -> Result<(T, Vec<TreeWarning>), ReadFailure> {
-        let (found, warnings, mut answers) = TreeReading::remembering(root, answers).end(look)?;
-        answers.iter_mut().for_each(Answers::shrink);
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = answers;
-        Ok((found, warnings))
+    /// The answers, for one look; they are given back when it has ended well.
+    pub(super) fn take(&self) -> Answers {
+        mem::take(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    fn take(&self) -> Option<Answers> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    pub(super) fn put(&self, mut answers: Answers) {
+        answers.shrink();
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = answers;
     }
 }
 
@@ -180,7 +139,7 @@ impl Answers {
     }
 
     /// Forgets what devices that went can have touched.
-    fn forget(&mut self, removed: &BTreeSet<String>) {
+    pub(super) fn forget(&mut self, removed: &BTreeSet<String>) {
         let removed = RemovedDevices::of(removed);
         self.are_recalled = true;
         let Self { texts, entries, .. } = self;

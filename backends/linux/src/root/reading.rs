@@ -2,12 +2,13 @@
 
 use std::{
     cell::RefCell,
+    collections::BTreeSet,
     path::{Path, PathBuf},
 };
 
 use super::{
     OpenFolder, ReadFailure, SysRoot, last_name,
-    memory::{ATTRIBUTE, Answers, EXISTS, LINK, NAMES, Question, SERIAL},
+    memory::{ATTRIBUTE, Answers, EXISTS, LINK, LookMemory, NAMES, Question, SERIAL},
     place_in_sys,
 };
 use crate::TreeWarning;
@@ -55,6 +56,51 @@ impl SysRoot {
     ) -> Result<(T, Vec<TreeWarning>), ReadFailure> {
         TreeReading::new(self, MissingDetails::Warn).end(look).map(|(found, warnings, _)| (found, warnings))
     }
+
+    /// Looks as [`SysRoot::look_warned`] does, and remembers what was read.
+    ///
+    /// # Errors
+    /// When something that is there, or may be, could not be read and is more than a detail.
+    pub fn look_remembering<T>(
+        &self,
+        memory: &LookMemory,
+        look: impl FnOnce(&TreeReading<'_>) -> T,
+    ) -> Result<(T, Vec<TreeWarning>), ReadFailure> {
+        // What an earlier look has found is not to outlive one that fails.
+        drop(memory.take());
+        self.look_knowing(Answers::default(), memory, look)
+    }
+
+    /// Looks once more after these devices went (paths below `/sys`, as uevents have them). Read are what they can
+    /// have touched and what no look has read; all else is as `memory` has it.
+    ///
+    /// Nothing can tell what a device touches: a look at the whole has to follow.
+    ///
+    /// # Errors
+    /// When something that is there, or may be, could not be read and is more than a detail.
+    pub fn look_after_removal<T>(
+        &self,
+        memory: &LookMemory,
+        removed: &BTreeSet<String>,
+        look: impl FnOnce(&TreeReading<'_>) -> T,
+    ) -> Result<(T, Vec<TreeWarning>), ReadFailure> {
+        let mut answers = memory.take();
+        answers.forget(removed);
+        self.look_knowing(answers, memory, look)
+    }
+
+    fn look_knowing<T>(
+        &self,
+        answers: Answers,
+        memory: &LookMemory,
+        look: impl FnOnce(&TreeReading<'_>) -> T,
+    ) -> Result<(T, Vec<TreeWarning>), ReadFailure> {
+        let reading =
+            TreeReading { answers: Some(RefCell::new(answers)), ..TreeReading::new(self, MissingDetails::Warn) };
+        let (found, warnings, answers) = reading.end(look)?;
+        answers.into_iter().for_each(|answers| memory.put(answers));
+        Ok((found, warnings))
+    }
 }
 
 impl<'a> TreeReading<'a> {
@@ -63,16 +109,8 @@ impl<'a> TreeReading<'a> {
         Self { root, details, near, answers: None, failure, warnings }
     }
 
-    /// A look that warns, and asks nothing to which it has an answer.
-    pub(super) fn remembering(root: &'a SysRoot, answers: Answers) -> Self {
-        Self { answers: Some(RefCell::new(answers)), ..Self::new(root, MissingDetails::Warn) }
-    }
-
     /// What was made of the answers, with warnings, and the answers where they are remembered.
-    pub(super) fn end<T>(
-        self,
-        look: impl FnOnce(&Self) -> T,
-    ) -> Result<(T, Vec<TreeWarning>, Option<Answers>), ReadFailure> {
+    fn end<T>(self, look: impl FnOnce(&Self) -> T) -> Result<(T, Vec<TreeWarning>, Option<Answers>), ReadFailure> {
         let found = look(&self);
         let mut warnings = self.warnings.into_inner();
         warnings.sort_unstable();
