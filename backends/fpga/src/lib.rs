@@ -49,7 +49,7 @@ use place::FpgaHardware;
 use plan::PlanSources;
 use store::BitstreamStore;
 
-/// What a look finds: devices, and what it could not understand.
+/// Devices that a look finds, and warnings of parts that it could not understand.
 type FpgaLook = (Result<EnumeratedDevices, NameError>, Vec<TreeWarning>);
 
 /// The FPGAs of the machine under a root. Clones share what they remember of earlier looks.

@@ -28,7 +28,7 @@ pub(super) struct ScanState {
     /// Time of that next scan; `None` before the first scan and while one is running.
     due: Option<Instant>,
     running: Option<RunningScan>,
-    /// What is asked for next: when the scan that is running has ended, or when it is due after a rest.
+    /// Extent of the scan that follows: at the end of the one that is running, or when it is due after a rest.
     again: Option<ScanExtent>,
     /// Callers that wait for the scan that is running, and those that wait for the one after it.
     waiting: Vec<Arc<ScanWaiter>>,
@@ -40,7 +40,7 @@ pub(super) struct ScanState {
 pub(super) enum ScanExtent {
     /// All of it.
     Whole,
-    /// What these devices that went can have touched.
+    /// Parts that these devices, which went, can have touched.
     Removals(BTreeSet<String>),
 }
 

@@ -60,7 +60,7 @@ pub(super) struct RootFolder {
 pub(super) struct OpenFolder {
     path: PathBuf,
     folder: OwnedFd,
-    /// What is in the folder, where that has been read: each name between slashes.
+    /// Names in the folder, where they have been read: each between slashes.
     listing: Option<Vec<u8>>,
     /// True once a way from here led through a link, as those of buses and classes do: in a tree, such a way has to
     /// begin at the root.

@@ -109,7 +109,7 @@ impl<'a> TreeReading<'a> {
         Self { root, details, near, answers: None, failure, warnings }
     }
 
-    /// What was made of the answers, with warnings, and the answers where they are remembered.
+    /// The result of a look, with its warnings, and the answers where they are remembered.
     fn end<T>(self, look: impl FnOnce(&Self) -> T) -> Result<(T, Vec<TreeWarning>, Option<Answers>), ReadFailure> {
         let found = look(&self);
         let mut warnings = self.warnings.into_inner();

@@ -43,12 +43,13 @@ pub enum RescanScope {
     All,
     /// Devices that these subsystems feed.
     Subsystems(BTreeSet<String>),
-    /// What is left of the devices that these subsystems feed: some went, and a rescan of all follows when it has become
-    /// quiet.
+    /// The devices that are left of those that these subsystems feed: some went, and a rescan of all follows when it
+    /// has become quiet.
     Removals {
         /// The subsystems.
         subsystems: BTreeSet<String>,
-        /// The devices that went: paths below `/sys`, as events have them.
+        /// The devices that went: paths below `/sys`, as events have them. Of CPUs, memory blocks and nodes, the folder of
+        /// their kind.
         devpaths: BTreeSet<String>,
     },
 }
@@ -106,11 +107,11 @@ impl WantedSubsystems {
 
     fn add_removal(&mut self, event: &MonitorEvent) {
         self.add(event);
-        if let MonitorEvent::Hint(hint) = event
-            && self.devpaths.len() <= MOST_REMOVED
-            && !self.devpaths.contains(&hint.devpath)
-        {
-            self.devpaths.insert(hint.devpath.clone());
+        if let MonitorEvent::Hint(hint) = event {
+            let devpath = removed_folder(&hint.devpath);
+            if self.devpaths.len() <= MOST_REMOVED && !self.devpaths.contains(devpath) {
+                self.devpaths.insert(devpath.to_owned());
+            }
         }
     }
 
@@ -128,6 +129,14 @@ impl WantedSubsystems {
         }
         RescanScope::Removals { subsystems: self.subsystems, devpaths: self.devpaths }
     }
+}
+
+/// The folder that a removal names. Memory goes by thousands of blocks, of which each touches all the others: their common
+/// folder says as much as all their names.
+fn removed_folder(devpath: &str) -> &str {
+    const SYSTEM: &str = "/devices/system/";
+    let of_system = devpath.strip_prefix(SYSTEM).and_then(|rest| rest.split_once('/'));
+    of_system.map_or(devpath, |(kind, _)| &devpath[..SYSTEM.len() + kind.len()])
 }
 
 impl UeventCoalescer {
@@ -276,6 +285,17 @@ mod tests {
             coalescer.push(&MonitorEvent::Hint(hint), start);
         }
         assert_eq!(coalescer.take(start), only(&["pci"]));
+    }
+
+    #[test]
+    fn any_number_of_memory_blocks_is_one_folder() {
+        let (mut coalescer, start) = (UeventCoalescer::default(), Instant::now());
+        for number in 0..10_000 {
+            let devpath = format!("/devices/system/memory/memory{number}");
+            coalescer.push(&MonitorEvent::Hint(UeventHint { devpath, ..removed("memory") }), start);
+        }
+        let (subsystems, devpaths) = (["memory".to_owned()].into(), ["/devices/system/memory".to_owned()].into());
+        assert_eq!(coalescer.take(start), Some(RescanScope::Removals { subsystems, devpaths }));
     }
 
     #[test]
