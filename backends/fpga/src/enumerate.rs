@@ -174,11 +174,15 @@ impl<'a> FpgaScan<'a> {
 
 impl EnumeratedDevices {
     /// The devices with their health as `steady` sees it. Call it only after a look that has ended well: what a
-    /// failed look did not see is no sign of health.
-    pub(crate) fn judged(self, steady: &mut SteadyHealth, now: Instant) -> Enumeration {
+    /// failed look did not see is no sign of health. `counted` is the time of a look at everything; another look is none
+    /// at the health of devices.
+    pub(crate) fn judged(self, steady: &mut SteadyHealth, counted: Option<Instant>) -> Enumeration {
         let judged = |offer: OfferedDevice| {
             let mut device = offer.device;
-            device.health = steady.judge(&device.name, &offer.findings, now);
+            device.health = match counted {
+                Some(now) => steady.judge(&device.name, &offer.findings, now),
+                None => steady.recall(&device.name, &offer.findings),
+            };
             device
         };
         let devices: Vec<_> = self.offers.into_iter().map(judged).collect();

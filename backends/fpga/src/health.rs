@@ -111,8 +111,17 @@ impl SteadyHealth {
         let first = DeviceHistory { told: trouble.clone(), against: 0, counted: now };
         let history = self.devices.entry(device.clone()).or_insert(first);
         history.look(trouble, now, self.spacing);
-        let reasons: Vec<String> = facts.into_iter().chain(&history.told).map(HealthFinding::to_string).collect();
-        if reasons.is_empty() { Health::Healthy } else { Health::Unhealthy { reason: reasons.join("; ") } }
+        health(facts.into_iter().chain(&history.told))
+    }
+
+    /// Health to report for `device` after a look that has asked nothing of it again: what is told stays told, since an
+    /// answer of an earlier look says nothing twice.
+    pub(crate) fn recall(&self, device: &DeviceName, findings: &[HealthFinding]) -> Health {
+        let is_fact = |finding: &&HealthFinding| finding.weight == FindingWeight::Fact;
+        match self.devices.get(device) {
+            Some(history) => health(findings.iter().filter(is_fact).chain(&history.told)),
+            None => health(findings),
+        }
     }
 
     /// Forgets the devices that are gone.
@@ -145,6 +154,11 @@ impl DeviceHistory {
             self.told = seen;
         }
     }
+}
+
+fn health<'a>(findings: impl IntoIterator<Item = &'a HealthFinding>) -> Health {
+    let reasons: Vec<String> = findings.into_iter().map(HealthFinding::to_string).collect();
+    if reasons.is_empty() { Health::Healthy } else { Health::Unhealthy { reason: reasons.join("; ") } }
 }
 
 fn files(findings: &[HealthFinding]) -> BTreeSet<&str> {

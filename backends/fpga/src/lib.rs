@@ -78,12 +78,16 @@ impl FpgaBackend {
     }
 
     /// The devices of a look that has ended.
-    fn judged(&self, look: Result<FpgaLook, ReadFailure>) -> Result<Enumeration, BackendError> {
+    fn judged(
+        &self,
+        look: Result<FpgaLook, ReadFailure>,
+        counted: Option<Instant>,
+    ) -> Result<Enumeration, BackendError> {
         let (devices, warnings) = look.map_err(BackendError::unread)?;
         let devices = devices
             .map_err(|error| BackendError::Enumerate { reason: "bad name".to_owned(), source: Some(error.into()) })?;
         let mut steady = self.steady.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut found = devices.judged(&mut steady, Instant::now());
+        let mut found = devices.judged(&mut steady, counted);
         let warnings = warnings.into_iter().map(|TreeWarning { path, reason }| BackendWarning { path, reason });
         found.warnings.extend(warnings);
         Ok(found)
@@ -126,11 +130,11 @@ impl Backend for FpgaBackend {
     }
 
     fn enumerate(&self) -> Result<Enumeration, BackendError> {
-        self.judged(self.root.look_remembering(&self.seen, |tree| self.look(tree)))
+        self.judged(self.root.look_remembering(&self.seen, |tree| self.look(tree)), Some(Instant::now()))
     }
 
     fn enumerate_after_removal(&self, removed: &BTreeSet<String>) -> Result<Enumeration, BackendError> {
-        self.judged(self.root.look_after_removal(&self.seen, removed, |tree| self.look(tree)))
+        self.judged(self.root.look_after_removal(&self.seen, removed, |tree| self.look(tree)), None)
     }
 
     fn plan(&self, work: &PlanWork<'_>) -> Result<DevicePlan, BackendError> {

@@ -1,6 +1,6 @@
 //! What makes devices unhealthy, and what they say of it.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use hostler_linux::testkit::{AttributeFaults, FakeDflCard, FakeDflPort, MachineTree};
 use nix::errno::Errno;
@@ -96,6 +96,28 @@ fn a_port_that_is_disabled_is_offered_as_not_usable() {
     faults.set(card.port(0).join("afu_id"), Errno::EIO);
     let found = enumerated(root, FpgaBackendConfig::default());
     assert!(reason(device(&found, AFU)).starts_with("dfl-port.0/afu_id is not readable: "));
+}
+
+#[test]
+fn a_look_after_a_removal_is_none_at_the_health_of_other_cards() {
+    let (tree, card) = (MachineTree::new(), FakeDflCard::new("0000:b1:00.0"));
+    card.plug(&tree);
+    let backend = FpgaBackend::new(tree.root(), FpgaBackendConfig { poll: Duration::ZERO, ..Default::default() });
+    let gone = ["/devices/pci0000:c0/0000:c1:00.0".to_owned()].into();
+    let removals = |backend: &FpgaBackend| {
+        let look = || device(&backend.enumerate_after_removal(&gone).unwrap(), CARD).health.clone();
+        [look(), look(), look()]
+    };
+    let health = |backend: &FpgaBackend| device(&backend.enumerate().unwrap(), CARD).health.clone();
+    assert_eq!(health(&backend), Health::Healthy);
+    tree.file(card.thermal().join("temp1_crit_alarm"), "1");
+    assert_eq!(health(&backend), Health::Healthy, "one look is no heat");
+    assert_eq!(removals(&backend), [const { Health::Healthy }; 3], "and is none however often it is told");
+    let hot = health(&backend);
+    assert_ne!(hot, Health::Healthy, "the second look");
+    tree.file(card.thermal().join("temp1_crit_alarm"), "0");
+    assert_eq!(health(&backend), hot, "one look is no recovery");
+    assert_eq!(removals(&backend), [hot.clone(), hot.clone(), hot]);
 }
 
 #[test]
