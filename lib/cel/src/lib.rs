@@ -197,9 +197,24 @@ impl Selector {
 
     /// Returns the answer of [`matches`](Self::matches), and its cost.
     pub fn matches_at_cost(&self, facts: &DeviceFacts<'_>) -> (Result<bool, EvaluationError>, u64) {
-        if let Some(fault) = facts.fault(self.options.list_attributes) {
-            return (Err(fault), 0);
+        match self.fault(facts) {
+            Some(fault) => (Err(fault), 0),
+            None => self.evaluated(facts),
         }
+    }
+
+    /// Returns the reason why no selector with the same options can judge the device, if there is one.
+    pub fn fault(&self, facts: &DeviceFacts<'_>) -> Option<EvaluationError> {
+        facts.fault(self.options.list_attributes)
+    }
+
+    /// Returns the answer of [`matches`](Self::matches) for a device in which [`fault`](Self::fault) has found none:
+    /// many selectors judge a device, and its attributes need to be read through only once.
+    pub fn matches_sound(&self, facts: &DeviceFacts<'_>) -> Result<bool, EvaluationError> {
+        self.evaluated(facts).0
+    }
+
+    fn evaluated(&self, facts: &DeviceFacts<'_>) -> (Result<bool, EvaluationError>, u64) {
         let mut evaluation = Evaluation::new(facts, self.slots);
         let answer = evaluation.evaluate(&self.plan).and_then(|value| truth(&value));
         (answer, evaluation.meter.cost())

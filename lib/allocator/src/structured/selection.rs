@@ -1,6 +1,7 @@
 //! Matches of devices and selectors: every answer is found once and kept.
 
 use super::{
+    bits::DeviceBits,
     claims::CompiledClaims,
     fatal::Fatal,
     pools::NodePools,
@@ -28,6 +29,8 @@ pub(super) struct SelectionUse<'p, 'a> {
     knows_parts: bool,
     /// Known answers, by selection and device: the reason why the device is not selected, if it is not.
     answers: Vec<Option<Option<NotSelected>>>,
+    /// Devices of which a selector has read all attributes.
+    sound: DeviceBits,
 }
 
 impl<'p, 'a> SelectionUse<'p, 'a> {
@@ -43,6 +46,7 @@ impl<'p, 'a> SelectionUse<'p, 'a> {
             binding_conditions: features.has(Feature::DeviceBindingConditions),
             knows_parts: !quirks.has(Quirk::NoConsumableCapacity),
             answers: vec![None; compiled.selections.len() * pools.devices.len()],
+            sound: DeviceBits::none(pools.devices.len()),
         }
     }
 
@@ -62,7 +66,7 @@ impl<'p, 'a> SelectionUse<'p, 'a> {
         Ok(found)
     }
 
-    fn judge(&self, selection: usize, device: usize) -> Result<Option<NotSelected>, Fatal> {
+    fn judge(&mut self, selection: usize, device: usize) -> Result<Option<NotSelected>, Fatal> {
         let at = &self.pools.devices[device];
         if !self.binding_conditions && !at.device.binding_conditions.is_empty() {
             return Ok(Some(NotSelected::BindingConditions));
@@ -80,7 +84,7 @@ impl<'p, 'a> SelectionUse<'p, 'a> {
         Ok((!is_for?).then_some(NotSelected::Node))
     }
 
-    fn is_selected_by(&self, selection: usize, selector: usize, device: usize) -> Result<bool, Fatal> {
+    fn is_selected_by(&mut self, selection: usize, selector: usize, device: usize) -> Result<bool, Fatal> {
         let (selection, at) = (&self.compiled.selections[selection], &self.pools.devices[device]);
         let (owner, text) = (|| selection.owner(selector), || selection.quoted(selector).into_owned());
         // A class may have been written by a later version; upstream fails on it at the first device that it looks at.
@@ -92,11 +96,15 @@ impl<'p, 'a> SelectionUse<'p, 'a> {
             selector: text(),
             reason: error.to_string(),
         })?;
-        compiled.matches(&at.facts(self.knows_parts)).map_err(|error| Fatal::Evaluate {
+        let facts = at.facts(self.knows_parts);
+        let fault = if self.sound.has(device) { None } else { compiled.fault(&facts) };
+        let answer = fault.map_or_else(|| compiled.matches_sound(&facts), Err).map_err(|error| Fatal::Evaluate {
             owner: owner(),
             selector: text(),
             device: at.full_name(),
             reason: error.to_string(),
-        })
+        })?;
+        self.sound.insert(device);
+        Ok(answer)
     }
 }

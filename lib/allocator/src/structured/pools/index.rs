@@ -1,23 +1,34 @@
 //! An index of slices by node and by pool, so that a node need not look at those of all others.
+//!
+//! Names are put in order by their hashes: a pod that is tried on one node alone pays for the index, too.
 
-use std::{cmp::Ordering, ops::Range, sync::OnceLock};
+use std::{
+    cmp::Ordering,
+    collections::{BTreeMap, BTreeSet},
+    hash::{BuildHasher, BuildHasherDefault, Hash},
+    sync::OnceLock,
+};
 
 use super::{Features, PoolState, Quirks, ResourceSlice};
+use crate::structured::names::NameHasher;
 
 /// The slices of a cluster.
 #[derive(Debug, Default)]
 pub struct SliceIndex<'a> {
     slices: Vec<&'a ResourceSlice>,
     /// Slices that only one node can use, by node, and then as listed.
-    on_node: Vec<u32>,
+    on_node: Vec<Hashed>,
     /// All others, as listed.
     shared: Vec<u32>,
-    /// All slices, by pool, and then as listed.
-    by_pool: Vec<u32>,
-    /// Ranges in `by_pool` of the pools that only one node can use, and that have counters.
-    with_counters: Vec<Range<usize>>,
+    /// All slices, by pool, and then as listed; most pools are complete on their node, and need no look at the others.
+    by_pool: OnceLock<Vec<Hashed>>,
+    /// The pools that only one node can use, and that have counters.
+    with_counters: Vec<Vec<u32>>,
     bad: OnceLock<BadPools<'a>>,
 }
+
+/// The hash of a slice's key, and the slice.
+type Hashed = (u64, u32);
 
 /// Pools of one node that cannot be used, as other nodes see them.
 #[derive(Debug)]
@@ -41,44 +52,31 @@ impl<'a> SliceIndex<'a> {
     /// Makes an index of slices; their order matters to allocators that do not sort them.
     pub fn new(slices: impl IntoIterator<Item = &'a ResourceSlice>) -> Self {
         let slices: Vec<&ResourceSlice> = slices.into_iter().collect();
-        let slice = |at: &u32| slices[*at as usize];
-        #[expect(clippy::cast_possible_truncation, reason = "a cluster has no four billion slices")]
-        let mut by_pool: Vec<u32> = (0..slices.len() as u32).collect();
-        by_pool.sort_by(|one, other| by_pool_name(slice(one), slice(other)));
-        let (mut index, mut start) = (Self::default(), 0);
-        for pool in by_pool.chunk_by(|one, other| by_pool_name(slice(one), slice(other)).is_eq()) {
-            index.add_pool(pool, &slices, start);
-            start += pool.len();
+        let mut index = Self { with_counters: pools_with_counters(&slices), ..Self::default() };
+        let own_counters: BTreeSet<u32> = index.with_counters.iter().flatten().copied().collect();
+        for (at, slice) in (0..).zip(&slices) {
+            match node_name(slice) {
+                Some(node) if !has_counters(slice) || own_counters.contains(&at) => {
+                    index.on_node.push((hash(&node), at));
+                }
+                // Each of the nodes that use a pool may need its counters.
+                _ => index.shared.push(at),
+            }
         }
-        // Pools came by name, and slices go in the order in which they were listed.
-        index.shared.sort_unstable();
-        index.on_node.sort_unstable_by_key(|at| (node_name(slice(at)), *at));
-        Self { slices, by_pool, ..index }
-    }
-
-    /// Adds a pool that begins at `start` in `by_pool`.
-    fn add_pool(&mut self, pool: &[u32], slices: &[&ResourceSlice], start: usize) {
-        let node = |at: &u32| node_name(slices[*at as usize]);
-        let has_counters = |at: &u32| has_counters(slices[*at as usize]);
-        let owner = node(&pool[0]).filter(|owner| pool.iter().all(|at| node(at) == Some(owner)));
-        for at in pool {
-            // Each of the nodes that use a pool may need its counters.
-            let is_own = node(at).is_some() && (owner.is_some() || !has_counters(at));
-            if is_own { self.on_node.push(*at) } else { self.shared.push(*at) }
-        }
-        if owner.is_some() && pool.iter().any(has_counters) {
-            self.with_counters.push(start..start + pool.len());
-        }
+        index.on_node.sort_unstable();
+        Self { slices, ..index }
     }
 
     /// Returns the slices that can matter to the node: its own first, or all in the order in which they are listed.
     pub(super) fn candidates(&self, node: &str, as_listed: bool) -> Vec<&'a ResourceSlice> {
-        let own = equal(&self.on_node, |at| node_name(self.slices[*at as usize]).cmp(&Some(node)));
-        let mut found: Vec<u32> = [own, &self.shared].concat();
+        let own = with_hash(&self.on_node, hash(&node)).filter(|at| node_name(self.slices[*at as usize]) == Some(node));
+        let mut found: Vec<u32> = own.collect();
+        let own = found.len();
+        found.extend(&self.shared);
         let has_counters = |at: &u32| has_counters(self.slices[*at as usize]);
         if as_listed {
             found.sort_unstable();
-        } else if own.iter().any(has_counters) {
+        } else if found[..own].iter().any(has_counters) {
             // Slices with counters are listed with those of all nodes, also the node's own. Sorted parts are sorted
             // fast.
             let is_own = |at: &u32| node_name(self.slices[*at as usize]).is_some() && !has_counters(at);
@@ -89,7 +87,14 @@ impl<'a> SliceIndex<'a> {
 
     /// Finds all slices of a pool, of every generation.
     pub(super) fn of_pool(&self, driver: &str, pool: &str) -> Vec<&'a ResourceSlice> {
-        self.at(equal(&self.by_pool, |at| pool_name(self.slices[*at as usize]).cmp(&(driver, pool))))
+        let by_pool = self.by_pool.get_or_init(|| {
+            let mut by_pool: Vec<Hashed> =
+                (0..).zip(&self.slices).map(|(at, slice)| (hash(&pool_name(slice)), at)).collect();
+            by_pool.sort_unstable();
+            by_pool
+        });
+        let slices = with_hash(by_pool, hash(&(driver, pool))).map(|at| self.slices[at as usize]);
+        slices.filter(|slice| pool_name(slice) == (driver, pool)).collect()
     }
 
     /// Finds pools of one node that have counters and cannot be used. They are judged once for all nodes.
@@ -99,7 +104,7 @@ impl<'a> SliceIndex<'a> {
         quirks: Quirks,
         judge: impl Fn(Vec<&'a ResourceSlice>) -> Vec<BadPool<'a>>,
     ) -> Vec<BadPool<'a>> {
-        let judge = || self.with_counters.iter().flat_map(|pool| judge(self.at(&self.by_pool[pool.clone()]))).collect();
+        let judge = || self.with_counters.iter().flat_map(|pool| judge(self.at(pool))).collect();
         let key = (features, quirks);
         let known = self.bad.get_or_init(|| BadPools { key, pools: judge() });
         if known.key == key { known.pools.clone() } else { judge() }
@@ -128,9 +133,30 @@ pub(super) fn by_pool_name(one: &ResourceSlice, other: &ResourceSlice) -> Orderi
     pool_name(one).cmp(&pool_name(other))
 }
 
-/// Returns the items of a sorted list for which `order` is equal.
-fn equal<T>(sorted: &[T], order: impl Fn(&T) -> Ordering) -> &[T] {
-    let start = sorted.partition_point(|item| order(item).is_lt());
-    let length = sorted[start..].partition_point(|item| order(item).is_eq());
-    &sorted[start..start + length]
+/// Finds the pools that only one node can use, and that have counters: their slices, as listed.
+fn pools_with_counters(slices: &[&ResourceSlice]) -> Vec<Vec<u32>> {
+    let with_counters = slices.iter().filter(|slice| has_counters(slice));
+    let names: BTreeSet<(&str, &str)> = with_counters.map(|slice| pool_name(slice)).collect();
+    if names.is_empty() {
+        return Vec::new();
+    }
+    let mut pools: BTreeMap<(&str, &str), Vec<u32>> = BTreeMap::new();
+    for (at, slice) in (0..).zip(slices).filter(|(_, slice)| names.contains(&pool_name(slice))) {
+        pools.entry(pool_name(slice)).or_default().push(at);
+    }
+    let is_owned = |pool: &Vec<u32>| {
+        let owner = node_name(slices[pool[0] as usize]);
+        owner.is_some() && pool.iter().all(|at| node_name(slices[*at as usize]) == owner)
+    };
+    pools.into_values().filter(is_owned).collect()
+}
+
+fn hash(key: &impl Hash) -> u64 {
+    BuildHasherDefault::<NameHasher>::default().hash_one(key)
+}
+
+/// Returns the slices whose keys have the hash.
+fn with_hash(sorted: &[Hashed], hash: u64) -> impl Iterator<Item = u32> + '_ {
+    let start = sorted.partition_point(|(other, _)| *other < hash);
+    sorted[start..].iter().take_while(move |(other, _)| *other == hash).map(|(_, at)| *at)
 }
