@@ -109,7 +109,7 @@ pub(crate) enum RunError {
 /// Runs until a signal or the end of a part.
 pub(crate) fn run(config: &ControllerConfig) -> Result<(), RunError> {
     // Before there are threads: plans and questions are worked on by some that come and go.
-    hostler_heap::share_one_arena();
+    hostler_heap::keep_little();
     let log = ProcessLog::start(&config.log).map_err(RunError::Log)?;
     // One thread: nothing here blocks, and long work has threads of its own.
     let runtime = runtime::Builder::new_current_thread().enable_all().build().map_err(RunError::Runtime)?;

@@ -34,7 +34,7 @@ pub(super) struct RunArgs {
 
 pub(super) fn run(args: &RunArgs) -> Result<CliOutcome, CliFailure> {
     // Before there are threads: what is resident is most of what the daemon costs.
-    hostler_heap::share_one_arena();
+    hostler_heap::keep_little();
     let machine = args.machine.open()?;
     let log = ProcessLog::start(&machine.config.log).map_err(|source| CliFailure::step("start the log", source))?;
     descriptors::raise_limit();

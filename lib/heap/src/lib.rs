@@ -2,15 +2,23 @@
 //!
 //! The calls are `unsafe` in the C library's interface, and safe here: they take no memory of the caller's.
 
-/// Makes all threads share one arena. By default each gets its own, and what one thread has freed is of no use to
-/// another: a daemon that allocates much, seldom, and on changing threads, would grow to a multiple of what it needs.
+/// Size from which an allocation is a mapping of its own: that of the C library, before it has seen one freed.
+#[cfg(target_env = "gnu")]
+const OWN_MAPPING: nix::libc::c_int = 128 << 10;
+
+/// Makes the allocator keep little. All threads share one arena: by default each gets its own, and what one thread has freed
+/// is of no use to another, so that a daemon that allocates much, seldom, and on changing threads, would grow to a multiple of
+/// what it needs. And large blocks stay mappings of their own, which go back to the kernel when they are freed: by default
+/// the library takes them from the heap once it has seen one freed, where they leave holes among what stays.
+///
 /// Call this before threads are started.
-pub fn share_one_arena() {
+pub fn keep_little() {
     #[cfg(target_env = "gnu")]
     // SAFETY: mallopt takes two integers and changes a limit of the allocator under the allocator's own lock.
     #[allow(unsafe_code, reason = "the C library has no safe interface for this")]
     unsafe {
         nix::libc::mallopt(nix::libc::M_ARENA_MAX, 1);
+        nix::libc::mallopt(nix::libc::M_MMAP_THRESHOLD, OWN_MAPPING);
     }
 }
 
@@ -37,8 +45,21 @@ mod tests {
     }
 
     #[test]
+    fn a_large_block_that_is_freed_leaves_no_hole_below_what_stays() {
+        super::keep_little();
+        // Of one that is freed the library learns to take the next from the heap.
+        drop(std::hint::black_box(vec![1_u8; 8 << 20]));
+        let before = anonymous();
+        let large = std::hint::black_box(vec![1_u8; 8 << 20]);
+        let stays = std::hint::black_box(Box::new([1_u8; 100]));
+        drop(large);
+        let after = anonymous();
+        assert!(after < before + (1 << 20), "{before} before, {after} after, {}", stays.len());
+    }
+
+    #[test]
     fn what_is_free_goes_back_to_the_kernel() {
-        super::share_one_arena();
+        super::keep_little();
         // Small pieces stay in the arena when they are freed, below one that is still in use.
         let pieces: Vec<Vec<u8>> = (0..200_000).map(|_| vec![1; 100]).collect();
         let last = "x".repeat(100);

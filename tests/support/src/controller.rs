@@ -51,19 +51,12 @@ pub struct ControllerOptions {
 }
 
 impl ControllerOptions {
-    /// Options for figures: the binary of `HOSTLER_CONTROLLER_BIN`, or the one beside the examples, with the environment
-    /// of the Deployment in `deploy/`.
+    /// Options for figures: the binary of `HOSTLER_CONTROLLER_BIN`, or the one beside the examples.
     pub fn as_deployed(kubeconfig: PathBuf, config: &str) -> Self {
         let example = env::current_exe().expect("the path of this program");
         let beside = || example.ancestors().nth(2).expect("a folder of binaries").join("hostler-controller");
         let binary = env::var_os("HOSTLER_CONTROLLER_BIN").map_or_else(beside, PathBuf::from);
-        let deployment = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/controller/base/deployment.yaml");
-        let deployment = fs::read_to_string(deployment).expect("the Deployment");
-        let tunables =
-            deployment.split("name: GLIBC_TUNABLES\n").nth(1).and_then(|rest| rest.trim().strip_prefix("value: "));
-        let tunables = tunables.and_then(|rest| rest.lines().next()).expect("the Deployment sets it").to_owned();
-        let environment = vec![("GLIBC_TUNABLES", tunables)];
-        Self { binary, kubeconfig, config: config.to_owned(), environment, ..Self::default() }
+        Self { binary, kubeconfig, config: config.to_owned(), ..Self::default() }
     }
 }
 
