@@ -113,14 +113,15 @@ pub struct AuditNews {
     pub at: SystemTime,
 }
 
-/// News that wait for a reader at most; later ones are in the log all the same.
+/// News that wait for a reader at most; later ones are in the log all the same. The room for them is there from the start,
+/// so it is for pointers.
 const NEWS: usize = 256;
 
 /// Access to the audit's findings. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct AuditHandle {
     table_rx: AuditReader,
-    news_tx: broadcast::Sender<AuditNews>,
+    news_tx: broadcast::Sender<Arc<AuditNews>>,
 }
 
 impl AuditHandle {
@@ -130,7 +131,7 @@ impl AuditHandle {
     }
 
     /// News from now on.
-    pub fn news(&self) -> broadcast::Receiver<AuditNews> {
+    pub fn news(&self) -> broadcast::Receiver<Arc<AuditNews>> {
         self.news_tx.subscribe()
     }
 }
@@ -140,7 +141,7 @@ impl AuditHandle {
 pub struct WaitingAudit {
     parts: AuditParts,
     table_tx: watch::Sender<Arc<AuditTable>>,
-    news_tx: broadcast::Sender<AuditNews>,
+    news_tx: broadcast::Sender<Arc<AuditNews>>,
 }
 
 impl WaitingAudit {

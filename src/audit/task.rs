@@ -49,7 +49,7 @@ struct AuditTask {
     parts: AuditParts,
     period: Duration,
     table_tx: watch::Sender<Arc<AuditTable>>,
-    news_tx: broadcast::Sender<AuditNews>,
+    news_tx: broadcast::Sender<Arc<AuditNews>>,
     tasks: Tasks,
     watch: Option<AsyncFd<WriteWatch>>,
 }
@@ -102,7 +102,7 @@ impl AuditTask {
         }
         for news in look.news {
             // There is no listener without an API server.
-            let _ = self.news_tx.send(news);
+            let _ = self.news_tx.send(Arc::new(news));
         }
         self.table_tx.send_if_modified(|table| {
             let changed = **table != look.table;

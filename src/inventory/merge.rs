@@ -46,12 +46,24 @@ fn acceptable(name: String, found: Enumeration) -> Pool {
         }
     }
     let mut names = BTreeSet::new();
-    for device in found.devices {
-        let is_first = names.insert(device.name.clone());
-        match device_fault(&device, is_first, &pool) {
-            Some(reason) => pool.warnings.push(warning(&pool, &device.name, reason)),
-            None => pool.devices.push(device),
+    let devices = found.devices.iter();
+    let faults: Vec<Option<String>> =
+        devices.map(|device| device_fault(device, names.insert(&device.name), &pool)).collect();
+    let mut faults = faults.into_iter();
+    // In place: a thousand devices are half a megabyte, and each scan finds them all.
+    pool.devices = found.devices;
+    let mut left_out = Vec::new();
+    pool.devices.retain(|device| match faults.next().flatten() {
+        Some(reason) => {
+            left_out.push((device.name.clone(), reason));
+            false
         }
+        None => true,
+    });
+    pool.devices.shrink_to_fit();
+    for (name, reason) in left_out {
+        let warning = warning(&pool, &name, reason);
+        pool.warnings.push(warning);
     }
     pool
 }

@@ -4,7 +4,7 @@
 
 mod reason;
 
-use std::time::SystemTime;
+use std::{sync::Arc, time::SystemTime};
 
 use hostler_api::{Chain, ClaimRef};
 use hostler_cluster::{
@@ -31,7 +31,7 @@ use crate::{
 pub fn start(
     cluster: ClusterNode,
     failures_rx: broadcast::Receiver<ClaimFailure>,
-    news_rx: broadcast::Receiver<AuditNews>,
+    news_rx: broadcast::Receiver<Arc<AuditNews>>,
     metrics: Metrics,
     tasks: &Tasks,
 ) {
@@ -73,13 +73,13 @@ impl FailureTeller {
     async fn run(
         mut self,
         mut failures_rx: broadcast::Receiver<ClaimFailure>,
-        mut news_rx: broadcast::Receiver<AuditNews>,
+        mut news_rx: broadcast::Receiver<Arc<AuditNews>>,
     ) -> Outcome {
         loop {
             // Cancel safe: what was not received is received the next time.
             let told = tokio::select! {
                 failure = failures_rx.recv() => failure.map(of_failure),
-                news = news_rx.recv() => news.map(|news| Some(of_news(news))),
+                news = news_rx.recv() => news.map(|news| Some(of_news(Arc::unwrap_or_clone(news)))),
             };
             match told {
                 Ok(Some(told)) => self.tell(&told).await,
