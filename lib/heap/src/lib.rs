@@ -35,7 +35,16 @@ pub fn trim() {
 #[cfg(test)]
 #[cfg(target_env = "gnu")]
 mod tests {
-    use std::fs;
+    use std::{
+        fs,
+        sync::{Mutex, MutexGuard, PoisonError},
+    };
+
+    /// What belongs to the process is what all tests have that run in it.
+    fn alone() -> MutexGuard<'static, ()> {
+        static ALONE: Mutex<()> = Mutex::new(());
+        ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 
     /// Bytes of memory that belong to this process alone.
     fn anonymous() -> u64 {
@@ -46,6 +55,7 @@ mod tests {
 
     #[test]
     fn a_large_block_that_is_freed_leaves_no_hole_below_what_stays() {
+        let _alone = alone();
         super::keep_little();
         // Of one that is freed the library learns to take the next from the heap.
         drop(std::hint::black_box(vec![1_u8; 8 << 20]));
@@ -59,6 +69,7 @@ mod tests {
 
     #[test]
     fn what_is_free_goes_back_to_the_kernel() {
+        let _alone = alone();
         super::keep_little();
         // Small pieces stay in the arena when they are freed, below one that is still in use.
         let pieces: Vec<Vec<u8>> = (0..200_000).map(|_| vec![1; 100]).collect();
