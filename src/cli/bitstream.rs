@@ -22,7 +22,6 @@ use crate::{
     units,
 };
 
-/// Keep the bitstreams that claims may name for FPGAs
 #[derive(clap::Args, Debug)]
 pub(super) struct BitstreamArgs {
     #[command(subcommand)]

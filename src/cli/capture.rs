@@ -15,7 +15,6 @@ use super::{
 };
 use crate::units;
 
-/// Take what hostler reads of this machine into a file: no addresses, no host name, pseudonyms for serial numbers
 #[derive(clap::Args, Debug)]
 pub(super) struct CaptureArgs {
     /// File to write, with mode 0600; - for standard output

@@ -17,7 +17,6 @@ use super::{
     watch::{ListArgs, show_list, wait_for_files},
 };
 
-/// Check and list CDI files
 #[derive(clap::Args, Debug)]
 pub(super) struct CdiArgs {
     #[command(subcommand)]

@@ -23,7 +23,6 @@ use super::{
 };
 use crate::admin::types::{AdminClaim, CreateClaim, CreateDevice};
 
-/// Create, show and take back claims, through the running daemon
 #[derive(clap::Args, Debug)]
 pub(super) struct ClaimArgs {
     #[command(subcommand)]

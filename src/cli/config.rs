@@ -7,7 +7,6 @@ use hostler_cli::config::ConfigCommand;
 use super::{CliFailure, CliOutcome, ConfigFileArgs};
 use crate::config::{DEFAULT_FILE, DaemonConfig};
 
-/// Check or show the configuration
 #[derive(clap::Args, Debug)]
 pub(super) struct ConfigArgs {
     #[command(subcommand)]

@@ -31,7 +31,6 @@ use crate::{
 /// way, also if no command waits for it any more.
 const LONGEST_ORDER: Duration = Duration::from_secs(900);
 
-/// List devices, take them out of service and put them back, through the running daemon
 #[derive(clap::Args, Debug)]
 pub(super) struct DeviceArgs {
     #[command(subcommand)]

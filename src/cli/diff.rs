@@ -31,7 +31,6 @@ const VERSION: u32 = 1;
 
 const AFTER_HELP: &str = "Exit codes: 0 the same, 1 different, 2 could not compare, 78 the configuration is wrong.";
 
-/// Say what is different between two machines, or between two moments of one
 #[derive(clap::Args, Debug)]
 #[command(after_help = AFTER_HELP)]
 pub(super) struct DiffArgs {

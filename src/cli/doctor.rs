@@ -21,7 +21,6 @@ use super::{
 use crate::config::{ConfigErrors, DaemonConfig};
 use bundle::BundleArgs;
 
-/// Say what is missing or wrong on this host for hostler, each with the fix
 #[derive(clap::Args, Debug)]
 pub(super) struct DoctorArgs {
     /// Shape of the answer

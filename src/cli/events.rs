@@ -22,7 +22,6 @@ use crate::{
     units::utc,
 };
 
-/// Show what has changed of claims and devices since the daemon started, and what failed; the latest last
 #[derive(clap::Args, Debug)]
 pub(super) struct EventsArgs {
     #[command(flatten)]

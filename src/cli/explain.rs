@@ -16,7 +16,6 @@ use super::{
 };
 use crate::explain::Explanation;
 
-/// Say why a claim failed, what it waits for or holds, and what would fit
 #[derive(clap::Args, Debug)]
 pub(super) struct ExplainArgs {
     #[command(subcommand)]

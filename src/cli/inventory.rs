@@ -27,7 +27,6 @@ use shares::KnownShares;
 /// Warnings shown beside an output for people; the rest is counted. A damaged tree can have thousands.
 const SHOWN_WARNINGS: usize = 8;
 
-/// Show the hardware that hostler finds, here or in a captured tree; needs neither the daemon nor root
 #[derive(clap::Args, Debug)]
 pub(super) struct InventoryArgs {
     /// Only the devices of this backend

@@ -14,7 +14,6 @@ use crate::{
     units::bytes,
 };
 
-/// Show which pods and containers hold which devices, CPUs and memory, with their NUMA nodes
 #[derive(clap::Args, Debug)]
 pub(super) struct PodsArgs {
     /// Only pods of this namespace

@@ -8,7 +8,6 @@ use super::{
 };
 use crate::config::ListenAddress;
 
-/// Check whether the daemon is ready, or stands by ready to take over
 #[derive(clap::Args, Debug)]
 pub(super) struct ReadyArgs {
     /// Only whether it lives: it still decides about claims, ready or not. Hardware that does not answer is not

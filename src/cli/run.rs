@@ -25,7 +25,6 @@ const WORKER_THREADS: usize = 1;
 /// How long threads that block may take to end: long enough for a system call, too short to notice.
 const LEAVE: Duration = Duration::from_millis(100);
 
-/// Run the daemon until it is told to stop; with --root a rehearsal on a captured machine, away from this host's claims
 #[derive(clap::Args, Debug)]
 pub(super) struct RunArgs {
     #[command(flatten)]

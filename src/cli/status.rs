@@ -21,7 +21,6 @@ use crate::{
     units::{bytes, elapsed, utc},
 };
 
-/// Show how the running daemon is
 #[derive(clap::Args, Debug)]
 pub(super) struct StatusArgs {
     /// Have it look at all hardware anew first

@@ -61,7 +61,6 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// The number of columns where none is known.
 const USUAL_COLUMNS: usize = 80;
 
-/// Show the machine live: packages, NUMA nodes, caches, cores and devices, who holds them, and the load of each CPU
 #[derive(clap::Args, Debug)]
 #[command(after_help = HELP)]
 pub(super) struct TopArgs {

@@ -18,7 +18,6 @@ use crate::{
 /// All manifests of a large cluster in one file have less.
 const MOST_BYTES: u64 = 64 << 20;
 
-/// Check the configuration of devices in manifests of claims, templates and device classes
 #[derive(clap::Args, Debug)]
 pub(super) struct ValidateArgs {
     /// Manifests in YAML or JSON, with any number of documents; - for standard input

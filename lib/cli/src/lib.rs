@@ -6,6 +6,7 @@
 
 pub mod completions;
 pub mod config;
+pub mod deferred;
 pub mod doctor;
 pub mod exit;
 pub mod help;
