@@ -65,7 +65,7 @@ pub struct ContainerEdits {
     pub mounts: Vec<CdiMount>,
     /// Intel RDT class (CDI 0.7.0).
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub intel_rdt: Option<IntelRdt>,
+    pub intel_rdt: Option<Box<IntelRdt>>,
     /// Supplementary groups of the container process (CDI 0.7.0).
     #[serde(default, deserialize_with = "or_empty", skip_serializing_if = "Vec::is_empty")]
     pub additional_gids: Vec<u32>,

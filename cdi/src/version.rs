@@ -187,7 +187,7 @@ mod tests {
 
     #[test]
     fn each_field_needs_its_version_in_devices_and_in_the_whole_file() {
-        let rdt = |rdt| ContainerEdits { intel_rdt: Some(rdt), ..ContainerEdits::default() };
+        let rdt = |rdt| ContainerEdits { intel_rdt: Some(Box::new(rdt)), ..ContainerEdits::default() };
         let mount = CdiMount { fs_type: Some("tmpfs".to_owned()), ..CdiMount::default() };
         let node = DeviceNode { host_path: Some("/dev/a".to_owned()), ..DeviceNode::default() };
         for (edits, version) in [

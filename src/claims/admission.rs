@@ -82,13 +82,13 @@ impl<'a> AdmissionRequest<'a> {
 
 /// The capacity of a shared device, which all its users have together, for the record.
 fn shared_capacity(device: &Device) -> BTreeMap<QualifiedName, Quantity> {
-    let all = device.capacity.iter().filter(|_| device.sharing == Sharing::Shared);
+    let all = device.capacity.keys().zip(device.capacity.values()).filter(|_| device.sharing == Sharing::Shared);
     all.map(|(name, capacity)| (name.clone(), capacity.value)).collect()
 }
 
 /// A misspelt capacity must not pass for one that is taken whole.
 fn check_names(grant: &Grant, device: &Device) -> Result<(), ClaimError> {
-    let Some(unknown) = grant.consumed.keys().find(|name| !device.capacity.contains_key(*name)) else { return Ok(()) };
+    let Some(unknown) = grant.consumed.keys().find(|name| device.capacity.get(*name).is_none()) else { return Ok(()) };
     let known: Vec<&str> = device.capacity.keys().map(|name| name.as_str()).collect();
     Err(ClaimError::UnknownCapacity {
         device: grant.device.clone(),
@@ -100,8 +100,8 @@ fn check_names(grant: &Grant, device: &Device) -> Result<(), ClaimError> {
 /// Refuses to take 0 of a capacity, unless the capacity itself is 0 or the access is administrative, which takes
 /// nothing.
 fn check_amounts(grant: &Grant, device: &Device) -> Result<(), ClaimError> {
-    let is_empty = |name| device.capacity.get(name).is_some_and(|capacity| capacity.value.is_zero());
-    let nothing = grant.consumed.iter().find(|(name, amount)| amount.is_zero() && !is_empty(*name));
+    let is_empty = |name: &QualifiedName| device.capacity.get(name).is_some_and(|capacity| capacity.value.is_zero());
+    let nothing = grant.consumed.iter().find(|(name, amount)| amount.is_zero() && !is_empty(name));
     match nothing.filter(|_| grant.access == Access::Use) {
         None => Ok(()),
         Some((name, _)) => Err(ClaimError::NothingTaken { device: grant.device.clone(), capacity: name.to_string() }),
@@ -137,7 +137,7 @@ pub(super) fn check_free(
 }
 
 fn check_capacity(grant: &Grant, device: &Device, users: &[&HeldGrant<'_>]) -> Result<(), ClaimError> {
-    for (name, capacity) in &device.capacity {
+    for (name, capacity) in device.capacity.iter() {
         // A capacity that a grant does not mention is taken whole: without consumable capacities in the scheduler, a
         // claim gets the whole device.
         let taken = |grant: &Grant| grant.consumed.get(name).copied().unwrap_or(capacity.value);

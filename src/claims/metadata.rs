@@ -78,8 +78,8 @@ fn attributes(device: &Device) -> Attributes {
     let typed = |value: &AttributeValue| match value {
         AttributeValue::Int(value) => json!({ "int": value }),
         AttributeValue::Bool(value) => json!({ "bool": value }),
-        AttributeValue::String(value) => json!({ "string": value }),
-        AttributeValue::Version(value) => json!({ "version": value }),
+        AttributeValue::String(value) => json!({ "string": value.as_str() }),
+        AttributeValue::Version(value) => json!({ "version": value.as_str() }),
         AttributeValue::Ints(values) => json!({ "ints": values }),
         AttributeValue::Strings(values) => json!({ "strings": values }),
     };

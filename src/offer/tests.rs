@@ -15,9 +15,7 @@ use crate::{
 
 fn card(name: &str, model: &str) -> Device {
     let mut device = Device::new(DeviceName::new(name).unwrap());
-    device
-        .attributes
-        .insert(hostler_api::QualifiedName::new("model").unwrap(), AttributeValue::String(model.to_owned()));
+    device.attributes.insert(hostler_api::QualifiedName::new("model").unwrap(), AttributeValue::String(model.into()));
     device
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use hostler_api::{
-    AskedQuantity, ConfigProblem, QualifiedName, Quantity, listed,
+    AskedQuantity, ConfigProblem, Quantity, listed,
     opaque::OpaqueConfig,
     resource::{
         AllocationConfigSource, AllocationResult, DeviceAllocationConfiguration, DeviceAllocationResult,
@@ -228,15 +228,15 @@ fn find_pool<'a>(name: &str, inventory: &'a Inventory) -> Result<&'a Pool, Creat
 
 fn consume(wanted: &CreateDevice, device: &Device) -> Result<BTreeMap<String, serde_json::Value>, CreateError> {
     let splittable = || device.capacity.iter().filter_map(|(name, capacity)| Some((name, capacity, capacity.policy?)));
-    if let Some(unknown) = wanted.capacity.keys().find(|name| splittable().all(|(own, ..)| own.as_str() != *name)) {
-        let known = list(splittable().map(|(name, ..)| name.as_str()));
+    if let Some(unknown) = wanted.capacity.keys().find(|name| splittable().all(|(own, ..)| own != *name)) {
+        let known = list(splittable().map(|(name, ..)| name));
         let (device, capacity) = (device.name.to_string(), unknown.clone());
         return Err(CreateError::NoCapacity { device, capacity, known });
     }
     splittable()
         .map(|(name, capacity, policy)| {
             let rest = if wanted.capacity.is_empty() { capacity.value } else { policy.default };
-            let asked = wanted.capacity.get(name.as_str()).map_or(rest, |asked| asked.get());
+            let asked = wanted.capacity.get(name).map_or(rest, |asked| asked.get());
             let given = policy.round_up(asked);
             check_amount(device, name, capacity, given)?;
             Ok((name.to_string(), given.to_string().into()))
@@ -244,12 +244,7 @@ fn consume(wanted: &CreateDevice, device: &Device) -> Result<BTreeMap<String, se
         .collect()
 }
 
-fn check_amount(
-    device: &Device,
-    name: &QualifiedName,
-    capacity: &Capacity,
-    given: Quantity,
-) -> Result<(), CreateError> {
+fn check_amount(device: &Device, name: &str, capacity: &Capacity, given: Quantity) -> Result<(), CreateError> {
     if given <= capacity.value {
         return Ok(());
     }
@@ -270,7 +265,7 @@ fn list<'a>(names: impl Iterator<Item = &'a str>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use hostler_api::{BackendName, DeviceName};
+    use hostler_api::{BackendName, DeviceName, QualifiedName};
     use hostler_backend::RequestPolicy;
 
     use super::*;

@@ -390,9 +390,8 @@ fn pool_name(backend: &BackendName, known: &KnownDevice<'_>, inventory: &Invento
 
 /// Returns the NUMA node of a device, where it has one.
 pub fn numa_node(device: &Device) -> Option<u32> {
-    let found = device.attributes.iter().find(|(name, _)| name.as_str() == NUMA_NODE);
-    match found {
-        Some((_, AttributeValue::Int(node))) => u32::try_from(*node).ok(),
+    match device.attributes.get(NUMA_NODE) {
+        Some(AttributeValue::Int(node)) => u32::try_from(*node).ok(),
         _ => None,
     }
 }
@@ -404,7 +403,7 @@ fn hold(holder: usize, held: &RecordDevice, device: Option<&Device>) -> DeviceHo
         return DeviceHold { holder, is_admin: true, ..DeviceHold::default() };
     }
     let named = held.grant.consumed.iter().map(|(name, amount)| (name.to_string(), *amount));
-    let whole = device.into_iter().flat_map(|device| &device.capacity);
+    let whole = device.into_iter().flat_map(|device| device.capacity.iter());
     let whole = whole.map(|(name, capacity)| (name.to_string(), capacity.value));
     let kept = if held.backend.as_str() == "cpu" { hostler_cpu::kept_cpus(&held.plan) } else { IdSet::new() };
     let cpus: IdSet = held.plan.pinning.cpus.iter().copied().collect();
@@ -414,7 +413,7 @@ fn hold(holder: usize, held: &RecordDevice, device: Option<&Device>) -> DeviceHo
 
 fn amounts(device: Option<&Device>, holds: &[DeviceHold], cpus: &IdSet) -> BTreeMap<String, HeldAmount> {
     let mut all: BTreeMap<String, HeldAmount> = BTreeMap::new();
-    for (name, capacity) in device.into_iter().flat_map(|device| &device.capacity) {
+    for (name, capacity) in device.into_iter().flat_map(|device| device.capacity.iter()) {
         all.entry(name.to_string()).or_default().capacity = capacity.value;
     }
     for (name, amount) in holds.iter().flat_map(|hold| &hold.amounts) {

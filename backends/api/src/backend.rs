@@ -60,8 +60,7 @@ pub trait Backend: Send + Sync + 'static {
     /// nodes (all CPUs of a machine, say) is narrowed to one by [`PlanWork::within`].
     fn nodes(&self, device: &Device) -> BTreeSet<u32> {
         const NUMA_NODE: &str = "resource.kubernetes.io/numaNode";
-        let node = device.attributes.iter().find(|(name, _)| name.as_str() == NUMA_NODE).map(|(_, node)| node);
-        match node {
+        match device.attributes.get(NUMA_NODE) {
             Some(AttributeValue::Int(node)) => u32::try_from(*node).into_iter().collect(),
             Some(AttributeValue::Ints(nodes)) => nodes.iter().filter_map(|node| u32::try_from(*node).ok()).collect(),
             _ => BTreeSet::new(),

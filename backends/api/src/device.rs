@@ -5,15 +5,20 @@ use std::{
     fmt,
 };
 
-use hostler_api::{DeviceName, QualifiedName, Quantity, fabric::ErasureMethod, resource::policy};
+use compact_str::CompactString;
+use hostler_api::{
+    DeviceName, QualifiedName, Quantity,
+    fabric::ErasureMethod,
+    resource::{SortedMap, policy},
+};
 use serde::{Deserialize, Serialize};
 
 use crate::ContainerEdits;
 
 /// Attributes of a device, for selectors.
-pub type Attributes = BTreeMap<QualifiedName, AttributeValue>;
+pub type Attributes = SortedMap<AttributeValue, QualifiedName>;
 /// Capacities of a device.
-pub type Capacities = BTreeMap<QualifiedName, Capacity>;
+pub type Capacities = SortedMap<Capacity, QualifiedName>;
 
 /// One device as a backend sees it now.
 #[derive(Clone, Debug, PartialEq)]
@@ -120,8 +125,8 @@ impl Device {
     pub fn new(name: DeviceName) -> Self {
         Self {
             name,
-            attributes: Attributes::new(),
-            capacity: Capacities::new(),
+            attributes: Attributes::default(),
+            capacity: Capacities::default(),
             sharing: Sharing::Exclusive,
             health: Health::Healthy,
             edits: ContainerEdits::default(),
@@ -143,9 +148,9 @@ pub enum AttributeValue {
     /// True or false.
     Bool(bool),
     /// Text.
-    String(String),
+    String(CompactString),
     /// A semantic version, 2.0.0 syntax.
-    Version(String),
+    Version(CompactString),
     /// Several whole numbers. Lists are published only where the operator says that the cluster takes them.
     Ints(Vec<i64>),
     /// Several texts.
@@ -191,7 +196,7 @@ impl From<bool> for AttributeValue {
 
 impl From<&str> for AttributeValue {
     fn from(value: &str) -> Self {
-        Self::String(value.to_owned())
+        Self::String(value.into())
     }
 }
 

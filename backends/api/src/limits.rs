@@ -7,7 +7,7 @@ mod shared;
 use std::fmt;
 
 use hostler_api::{
-    QualifiedName, Quantity,
+    Quantity,
     limits::{MAX_ATTRIBUTE_BYTES, MAX_ATTRIBUTE_VALUES, MAX_ATTRIBUTES_AND_CAPACITIES},
     well_known::STANDARD_ATTRIBUTES,
 };
@@ -45,10 +45,10 @@ impl Device {
         };
         let count = self.attributes.len() + self.capacity.len();
         add("attributes".to_owned(), count_problem(count).or_else(|| values_problem(&self.attributes)));
-        for (name, value) in &self.attributes {
+        for (name, value) in self.attributes.iter() {
             add(format!("attributes.{name}"), value_problem(value).or_else(|| standard_problem(name, value)));
         }
-        for (name, capacity) in &self.capacity {
+        for (name, capacity) in self.capacity.iter() {
             add(format!("capacity.{name}"), capacity_problem(capacity, self.sharing));
         }
         add("health".to_owned(), health_problem(&self.health));
@@ -109,15 +109,18 @@ fn value_problem(value: &AttributeValue) -> Option<String> {
         AttributeValue::Ints(values) => return values.is_empty().then(empty_list),
         AttributeValue::Strings(texts) if texts.is_empty() => return Some(empty_list()),
         AttributeValue::Strings(texts) => {
-            return texts.iter().find_map(|text| value_problem(&AttributeValue::String(text.clone())));
+            return texts.iter().find_map(|text| text_problem(text));
         }
         AttributeValue::String(text) | AttributeValue::Version(text) => text,
     };
-    if text.len() > MAX_ATTRIBUTE_BYTES {
-        return Some(format!("{text:?} has {} bytes; {MAX_ATTRIBUTE_BYTES} are the most", text.len()));
-    }
-    (matches!(value, AttributeValue::Version(_)) && !is_semver(text))
-        .then(|| format!("{text:?} is no semantic version; write it as 1.2.3 or make it a string"))
+    let is_odd = || matches!(value, AttributeValue::Version(_)) && !is_semver(text);
+    let odd = || format!("{text:?} is no semantic version; write it as 1.2.3 or make it a string");
+    text_problem(text).or_else(|| is_odd().then(odd))
+}
+
+fn text_problem(text: &str) -> Option<String> {
+    (text.len() > MAX_ATTRIBUTE_BYTES)
+        .then(|| format!("{text:?} has {} bytes; {MAX_ATTRIBUTE_BYTES} are the most", text.len()))
 }
 
 fn empty_list() -> String {
@@ -125,8 +128,8 @@ fn empty_list() -> String {
 }
 
 /// The standard attributes mean the same with every driver, so schedulers compare them: a near miss never matches.
-fn standard_problem(name: &QualifiedName, value: &AttributeValue) -> Option<String> {
-    let standard = name.as_str().strip_prefix(STANDARD_ATTRIBUTES)?;
+fn standard_problem(name: &str, value: &AttributeValue) -> Option<String> {
+    let standard = name.strip_prefix(STANDARD_ATTRIBUTES)?;
     let (ok, rule) = match (standard, value) {
         ("numaNode", AttributeValue::Int(node)) => {
             ((0..=MAX_NUMA_NODE).contains(node), "a node from 0 to 1023; leave it out where the node is not known")

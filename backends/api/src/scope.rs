@@ -106,7 +106,7 @@ fn fits(pattern: &str, path: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use hostler_cdi::{CdiHook, CdiMount, HookName, IntelRdt, NetDevice};
+    use hostler_cdi::{CdiHook, CdiMount, HookName, NetDevice};
 
     use super::*;
 
@@ -176,7 +176,7 @@ mod tests {
             (ContainerEdits { env: vec!["LD_PRELOAD=/x".to_owned()], ..none.clone() }, "the variable LD_PRELOAD"),
             (ContainerEdits { net_devices: vec![net], ..none.clone() }, "the network interface eth0"),
             (ContainerEdits { additional_gids: vec![0], ..none.clone() }, "the group 0"),
-            (ContainerEdits { intel_rdt: Some(IntelRdt::default()), ..none.clone() }, "a cache class"),
+            (ContainerEdits { intel_rdt: Some(Box::default()), ..none.clone() }, "a cache class"),
         ];
         for (edits, what) in &foreign {
             assert_eq!(refusal(&EditScope::default(), edits), *what);

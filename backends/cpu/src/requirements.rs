@@ -70,8 +70,8 @@ impl CpuRequirements {
 
     fn check_core_type(&self, device: &Device) -> Result<(), BackendError> {
         let Some(wanted) = self.core_type else { return Ok(()) };
-        let found = device.attributes.iter().find(|(name, _)| name.as_str() == "coreType").map(|(_, found)| found);
-        let found = if let Some(AttributeValue::String(found)) = found { found } else { "uniform" };
+        let found =
+            if let Some(AttributeValue::String(found)) = device.attributes.get("coreType") { found } else { "uniform" };
         let fits = match wanted {
             CoreKind::Performance => ["performance", "uniform"].contains(&found),
             CoreKind::Efficient => found == "efficiency",

@@ -29,8 +29,8 @@ impl AttributeBuilder {
 
     /// Text; empty text says nothing.
     pub(crate) fn text(&mut self, name: &'static str, value: Option<impl AsRef<str>>) {
-        let value = value.map(|text| shortened(text.as_ref()).to_owned()).filter(|text| !text.is_empty());
-        self.put(name, value.map(AttributeValue::String));
+        let shown = |text: &str| Some(shortened(text)).filter(|text| !text.is_empty()).map(AttributeValue::from);
+        self.put(name, value.and_then(|text| shown(text.as_ref())));
     }
 
     /// A number that people know in hexadecimal: `0x8086`.

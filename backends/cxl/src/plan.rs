@@ -104,9 +104,8 @@ pub(crate) fn plan(work: &PlanWork<'_>) -> Result<DevicePlan, BackendError> {
 
 /// Checks that the device is near the node that everything has to be on. A device that is near no node passes.
 fn on_wanted_node(work: &PlanWork<'_>) -> Result<(), BackendError> {
-    let own = work.device.attributes.iter().find(|(name, _)| name.as_str() == "resource.kubernetes.io/numaNode");
-    match (work.within, own) {
-        (Some(wanted), Some((_, AttributeValue::Int(own)))) if i64::from(wanted) != *own => {
+    match (work.within, work.device.attributes.get("resource.kubernetes.io/numaNode")) {
+        (Some(wanted), Some(AttributeValue::Int(own))) if i64::from(wanted) != *own => {
             Err(BackendError::refused(format!("{} is on NUMA node {own}, not on node {wanted}", work.device.name)))
         }
         _ => Ok(()),
@@ -120,16 +119,14 @@ fn accelerator(device: &Device, address: PciAddress, vfio: bool) -> CxlPlan {
 }
 
 fn text<'a>(device: &'a Device, name: &str) -> Option<&'a str> {
-    let found = device.attributes.iter().find(|(known, _)| known.as_str() == name);
-    found.and_then(|(_, value)| if let AttributeValue::String(text) = value { Some(text.as_str()) } else { None })
+    if let Some(AttributeValue::String(text)) = device.attributes.get(name) { Some(text) } else { None }
 }
 
 /// Plan for a card. Refused while the card's volatile memory is in use.
 fn memory(work: &PlanWork<'_>, card: CardId) -> Result<CxlPlan, BackendError> {
     let config: CxlConfig = config_of(work.grant)?;
     let name = &work.device.name;
-    let amount = |name: &str| work.device.capacity.iter().find(|(known, _)| known.as_str() == name).map(|(_, it)| it);
-    let bytes_of = |name| amount(name).and_then(|capacity| capacity.value.as_whole()).unwrap_or(0);
+    let bytes_of = |name| work.device.capacity.get(name).and_then(|capacity| capacity.value.as_whole()).unwrap_or(0);
     if bytes_of(MEMORY) < crate::region::UNIT_BYTES {
         return Err(BackendError::refused(format!("{name} has less than 256Mi of volatile memory")));
     }
@@ -153,7 +150,7 @@ fn memory(work: &PlanWork<'_>, card: CardId) -> Result<CxlPlan, BackendError> {
 /// Message about the use and the holder of a card's memory, and how to end the use.
 fn in_use(work: &PlanWork<'_>, card: &CardId, used: &str) -> String {
     let name = &work.device.name;
-    let node = work.device.attributes.iter().find(|(name, _)| name.as_str() == "targetNode").map(|(_, node)| node);
+    let node = work.device.attributes.get("targetNode");
     let place = match (used, node) {
         ("systemRam", Some(node)) => format!("memory of the system on node {node}"),
         ("systemRam", None) => "memory of the system".to_owned(),

@@ -1,7 +1,7 @@
 //! Chooses for a claim: the device, or a part of its capacities that no other claim holds.
 
 use hostler_api::{
-    Access, ConfigProblem, Grant, QualifiedName, Quantity, few,
+    Access, ConfigProblem, Grant, Quantity, few,
     opaque::{OpaqueConfig, is_placement},
     well_known::HOSTLER_API_VERSION,
 };
@@ -60,7 +60,7 @@ fn check_free(work: &PlanWork<'_>) -> Result<(), BackendError> {
             None => Ok(()),
         };
     }
-    for (name, capacity) in &work.device.capacity {
+    for (name, capacity) in work.device.capacity.iter() {
         let amount = |held: &HeldDevice<'_>| held.grant.consumed.get(name).copied().unwrap_or(capacity.value);
         let taken = users().fold(Quantity::default(), |sum, held| sum.plus(amount(held)));
         let wanted = work.grant.consumed.get(name).copied().unwrap_or(capacity.value);
@@ -74,7 +74,7 @@ fn check_free(work: &PlanWork<'_>) -> Result<(), BackendError> {
 
 fn too_much(
     work: &PlanWork<'_>,
-    name: &QualifiedName,
+    name: &str,
     capacity: &Capacity,
     wanted: Quantity,
     taken: Quantity,

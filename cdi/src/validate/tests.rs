@@ -241,7 +241,7 @@ fn hooks_are_checked_field_by_field() {
 #[test]
 fn the_rdt_class_is_a_folder_name() {
     let class = |id: &str| ContainerEdits {
-        intel_rdt: Some(IntelRdt { clos_id: Some(id.to_owned()), ..IntelRdt::default() }),
+        intel_rdt: Some(Box::new(IntelRdt { clos_id: Some(id.to_owned()), ..IntelRdt::default() })),
         ..ContainerEdits::default()
     };
     for id in ["", "guaranteed", "a.b"] {
@@ -255,10 +255,10 @@ fn the_rdt_class_is_a_folder_name() {
 #[test]
 fn schemata_are_single_lines() {
     let empty = IntelRdt { schemata: Some(vec![]), ..IntelRdt::default() };
-    let edits = ContainerEdits { intel_rdt: Some(empty), ..ContainerEdits::default() };
+    let edits = ContainerEdits { intel_rdt: Some(Box::new(empty)), ..ContainerEdits::default() };
     assert_only_in_edits(edits, ProblemSeverity::Risky, ".intelRdt.schemata");
     let rdt = IntelRdt { schemata: Some(strings(&["L3:0=ff", "MB:0=1\nL3:0=1"])), ..IntelRdt::default() };
-    let edits = ContainerEdits { intel_rdt: Some(rdt), ..ContainerEdits::default() };
+    let edits = ContainerEdits { intel_rdt: Some(Box::new(rdt)), ..ContainerEdits::default() };
     assert_only_in_edits(edits, ProblemSeverity::Risky, ".intelRdt.schemata[1]");
 }
 

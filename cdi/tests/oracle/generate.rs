@@ -128,7 +128,7 @@ pub(crate) fn edits(faults: Faults) -> impl Strategy<Value = ContainerEdits> {
         prop_oneof![3 => Just(vec![]), 1 => vec(net_device(faults), 1..3)],
         vec(hook(faults), 0..2),
         vec(mount(faults), 0..3),
-        prop_oneof![3 => Just(None), 1 => rdt(faults).prop_map(Some)],
+        prop_oneof![3 => Just(None), 1 => rdt(faults).prop_map(|rdt| Some(Box::new(rdt)))],
         vec(groups, 0..2),
     )
         .prop_map(move |(env, device_nodes, net_devices, hooks, mounts, intel_rdt, additional_gids)| {

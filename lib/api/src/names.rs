@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use compact_str::CompactString;
 use serde::{Deserialize, Serialize};
 
 /// Error: a name breaks the rule of its kind.
@@ -13,22 +14,27 @@ pub struct NameError {
     rule: &'static str,
 }
 
+// Hosts have thousands of names, and most are short: those need no memory of their own.
 macro_rules! name_type {
     ($name:ident, $what:literal, $doc:literal, $rule:expr, $check:expr) => {
         #[doc = $doc]
         #[derive(Clone, Debug, Deserialize, Eq, Hash, Ord, PartialEq, PartialOrd, Serialize)]
         #[serde(try_from = "String", into = "String")]
-        pub struct $name(String);
+        pub struct $name(CompactString);
 
         impl $name {
             /// Checks `value` and wraps it.
             ///
             /// # Errors
             /// When `value` breaks the rule of this kind of name; the error states the rule.
-            pub fn new(value: impl Into<String>) -> Result<Self, NameError> {
+            pub fn new(value: impl Into<CompactString>) -> Result<Self, NameError> {
                 let value = value.into();
                 let check: fn(&str) -> bool = $check;
-                if check(&value) { Ok(Self(value)) } else { Err(NameError { what: $what, value, rule: $rule }) }
+                if check(&value) {
+                    Ok(Self(value))
+                } else {
+                    Err(NameError { what: $what, value: value.into(), rule: $rule })
+                }
             }
 
             /// The name as text.
@@ -53,7 +59,7 @@ macro_rules! name_type {
 
         impl From<$name> for String {
             fn from(name: $name) -> String {
-                name.0
+                name.0.into()
             }
         }
 

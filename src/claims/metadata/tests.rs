@@ -70,7 +70,7 @@ fn every_kind_of_attribute_has_its_type() {
         (7.into(), json!({"int": 7})),
         (true.into(), json!({"bool": true})),
         ("x".into(), json!({"string": "x"})),
-        (AttributeValue::Version("1.2.0".to_owned()), json!({"version": "1.2.0"})),
+        (AttributeValue::Version("1.2.0".into()), json!({"version": "1.2.0"})),
         (AttributeValue::Ints(vec![0, 1]), json!({"ints": [0, 1]})),
         (AttributeValue::Strings(vec!["a".to_owned()]), json!({"strings": ["a"]})),
     ];

@@ -105,8 +105,8 @@ fn as_given(users: &[HeldGrant<'_>], inventory: &Inventory) -> Option<Device> {
     let mut device = Device { sharing: Sharing::Shared, ..Device::new(first.local_name().clone()) };
     for (name, had) in users.iter().flat_map(|user| &user.device.capacity) {
         let has = now.and_then(|device| device.capacity.get(name)).map(|capacity| capacity.value).unwrap_or_default();
-        let most = device.capacity.entry(name.clone()).or_insert(Capacity { value: has, policy: None });
-        most.value = most.value.max(*had);
+        let most = device.capacity.get(name).map_or(has, |most| most.value).max(*had);
+        device.capacity.insert(name.clone(), Capacity { value: most, policy: None });
     }
     (!device.capacity.is_empty()).then_some(device)
 }

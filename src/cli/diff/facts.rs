@@ -179,12 +179,12 @@ fn of_node(node: &NumaNode, is_in_both: impl Fn(&u32) -> bool) -> NamedFacts {
 
 fn of_device(device: &Device) -> NamedFacts {
     let mut facts = NamedFacts::new();
-    for (name, value) in &device.attributes {
+    for (name, value) in device.attributes.iter() {
         let fact = MachineFact::new(value, value.to_string());
-        let fact = if matches!(name.as_str(), "kind" | "use") { fact.told() } else { fact };
-        insert(&mut facts, name.as_str(), fact);
+        let fact = if matches!(name, "kind" | "use") { fact.told() } else { fact };
+        insert(&mut facts, name, fact);
     }
-    for (name, capacity) in &device.capacity {
+    for (name, capacity) in device.capacity.iter() {
         let value = MachineFact::new(&capacity.value, capacity.value.human()).told();
         insert(&mut facts, &format!("capacity {name}"), value);
         if let Some(policy) = capacity.policy {

@@ -50,7 +50,7 @@ impl KnownShares {
 /// `cpus=32 memory=61.5 GiB`, with what is free of it where that is known: `cpus=32 (28 free)`.
 pub(super) fn capacity(device: &Device, shares: Option<&DeviceShares>) -> String {
     let parts = device.capacity.iter().map(|(name, capacity)| {
-        let free = shares.and_then(|shares| shares.free.get(name.as_str()));
+        let free = shares.and_then(|shares| shares.free.get(name));
         let free = free.map(|free| format!(" ({} free)", amount(*free))).unwrap_or_default();
         format!("{name}={}{free}", amount(capacity.value))
     });

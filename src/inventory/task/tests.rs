@@ -102,7 +102,7 @@ impl Backend for ScriptedBackend {
         let device = |name: &&str| {
             let mut device = Device::new(DeviceName::new(*name).unwrap());
             if *name == "unacceptable" {
-                let text = AttributeValue::String("x".repeat(65));
+                let text = AttributeValue::String("x".repeat(65).into());
                 device.attributes.insert(QualifiedName::new("long").unwrap(), text);
             }
             device

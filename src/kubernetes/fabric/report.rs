@@ -118,7 +118,7 @@ impl<'a> CardContext<'a> {
     fn is_unbound_by_order(&self, backend: &BackendName, card: &Device, erased: Option<ErasureMethod>) -> bool {
         let is_read = self.inventory.pools.get(backend).is_some_and(|pool| pool.stale.is_none());
         let is_to_erase = self.attachment.spec.erase && erased.is_none() && is_read;
-        let has_driver = card.attributes.iter().any(|(name, _)| name.as_str() == "driver");
+        let has_driver = card.attributes.get("driver").is_some();
         is_to_erase && card.erasure.method() == Some(ErasureMethod::Reset) && !has_driver
     }
 
@@ -234,7 +234,7 @@ impl<'a> CardContext<'a> {
     fn shortage(&self, card: &Device) -> Option<String> {
         let is_new = matches!(self.attachment.status.phase, AttachmentPhase::Attaching | AttachmentPhase::Attached);
         let asked = self.attachment.spec.memory.filter(|_| is_new)?;
-        let memory = card.capacity.iter().find(|(name, _)| name.as_str() == MEMORY_CAPACITY).map(|(_, it)| it.value);
+        let memory = card.capacity.get(MEMORY_CAPACITY).map(|it| it.value);
         let has = memory.map_or_else(|| "no known size".to_owned(), |has| format!("{} of memory", has.human()));
         memory.is_none_or(|has| has < asked).then(|| format!("it has {has}, and {} were asked for", asked.human()))
     }

@@ -184,7 +184,7 @@ fn occupancy(device: &DeviceUsage, known: &Device) -> Occupancy {
 
 fn parts_left<'a>(device: &'a DeviceUsage, known: &'a Device) -> impl Iterator<Item = PartsLeft<Quantity>> + 'a {
     known.capacity.iter().map(|(name, capacity)| PartsLeft {
-        left: device.amounts.get(name.as_str()).map(|amount| amount.free).unwrap_or_default(),
+        left: device.amounts.get(name).map(|amount| amount.free).unwrap_or_default(),
         smallest: capacity.policy.map_or(capacity.value, |policy| policy.min),
     })
 }

@@ -53,7 +53,7 @@ pub(super) fn device(
     let mut published = SliceDevice {
         name: device.name.as_str().into(),
         attributes,
-        capacity: device.capacity.iter().map(|(name, it)| (name.as_str(), capacity(it, shared))).collect(),
+        capacity: device.capacity.iter().map(|(name, it)| (name, capacity(it, shared))).collect(),
         consumes_counters: device.consumes.iter().map(consumption).collect(),
         taints,
         binds_to_node: binding.is_some_and(|binding| binding.binds_to_node),
@@ -105,7 +105,7 @@ fn published_attributes<'a>(
 ) -> impl Iterator<Item = (&'a str, DeviceAttribute)> {
     let lists = settings.list_attributes;
     let published = device.attributes.iter().filter(move |(_, value)| lists || !is_list(value));
-    published.map(|(name, value)| (name.as_str(), attribute(value)))
+    published.map(|(name, value)| (name, attribute(value)))
 }
 
 /// Attributes of a device that is held, as far as there is room. The owner of the hold comes last: its claim can be

@@ -109,8 +109,8 @@ fn attributes_go_over_as_they_are_and_lists_only_where_they_are_taken() {
     for (name, value) in [
         ("resource.kubernetes.io/numaNode", AttributeValue::Int(1)),
         ("fast", AttributeValue::Bool(true)),
-        ("model", AttributeValue::String("x".to_owned())),
-        ("firmware", AttributeValue::Version("1.2.3".to_owned())),
+        ("model", AttributeValue::String("x".into())),
+        ("firmware", AttributeValue::Version("1.2.3".into())),
         ("nodes", AttributeValue::Ints(vec![0, 1])),
         ("ports", AttributeValue::Strings(vec!["p".to_owned()])),
     ] {

@@ -189,8 +189,7 @@ fn held(claims: &ClaimTable) -> BTreeMap<(&BackendName, &DeviceName), Vec<&Grant
 }
 
 fn only_node(device: &Device) -> Option<u32> {
-    let value = device.attributes.iter().find(|(name, _)| name.as_str() == NUMA_NODE).map(|(_, value)| value)?;
-    match value {
+    match device.attributes.get(NUMA_NODE)? {
         AttributeValue::Int(node) => u32::try_from(*node).ok(),
         AttributeValue::Ints(nodes) => match **nodes {
             [node] => u32::try_from(node).ok(),

@@ -61,7 +61,7 @@ fn resource_problem(name: &str) -> Option<String> {
 
 fn amount_problem(amount: &NodeAllocatable, capacities: &Capacities) -> Option<String> {
     let amount = match amount {
-        NodeAllocatable::PerCapacity { capacity, .. } if !capacities.contains_key(capacity) => {
+        NodeAllocatable::PerCapacity { capacity, .. } if capacities.get(capacity).is_none() => {
             return Some(format!("the device has no capacity {capacity}"));
         }
         NodeAllocatable::PerCapacity { factor, .. } => factor,

@@ -1,6 +1,6 @@
 //! What breaks a limit, and what just keeps it.
 
-use hostler_api::DeviceName;
+use hostler_api::{DeviceName, QualifiedName};
 
 use super::*;
 use crate::{BindingConditions, CounterSet, CounterUse, NodeAllocatable};
@@ -48,10 +48,10 @@ fn long_strings_and_malformed_versions_are_found() {
     assert_eq!(with_attribute("model", &*"x".repeat(64)), []);
     assert_eq!(with_attribute("model", &*"x".repeat(65))[0].field, "attributes.model");
     for good in ["0.0.0", "1.2.3", "1.2.3-rc.1+build.007", "1.0.0-0A", "1.0.0--"] {
-        assert_eq!(with_attribute("firmware", AttributeValue::Version(good.to_owned())), [], "{good}");
+        assert_eq!(with_attribute("firmware", AttributeValue::Version(good.into())), [], "{good}");
     }
     for bad in ["", "1", "1.2", "1.2.3.4", "v1.2.3", "01.2.3", "1.2.3-01", "1.2.3-", "1.2.3+", "1.2.x"] {
-        assert_eq!(with_attribute("firmware", AttributeValue::Version(bad.to_owned())).len(), 1, "{bad}");
+        assert_eq!(with_attribute("firmware", AttributeValue::Version(bad.into())).len(), 1, "{bad}");
     }
 }
 

@@ -95,7 +95,7 @@ pub(super) fn check_gone(run: &Run<'_>, devices: &[Device]) {
 pub(super) fn grant(device: &Device, number: usize, amount: Amount, config: &[Value]) -> Grant {
     let shared = device.sharing == Sharing::Shared;
     let consumed: BTreeMap<QualifiedName, Quantity> =
-        device.capacity.iter().map(|(name, capacity)| (name.clone(), amount.of(capacity))).collect();
+        device.capacity.keys().cloned().zip(device.capacity.values().map(|it| amount.of(it))).collect();
     Grant {
         request: "conformance".to_owned(),
         pool: "conformance/testkit".to_owned(),

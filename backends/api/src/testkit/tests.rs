@@ -146,7 +146,7 @@ impl Backend for Board {
         broken.health = Health::Unhealthy { reason: "smoke".to_owned() };
         match self.flaw {
             Flaw::LongAttribute => {
-                _ = button.attributes.insert(QualifiedName::new("a").unwrap(), (*"x".repeat(65)).into())
+                button.attributes.insert(QualifiedName::new("a").unwrap(), (*"x".repeat(65)).into());
             }
             Flaw::BadEdits => button.edits.env.push("no equals sign".to_owned()),
             Flaw::EnumerateWrites => self.write(format!("enumerated {}", self.call())),

@@ -23,7 +23,7 @@ fn whole(backend: &CpuBackend, device: &Device, held: &[HeldDevice<'_>]) -> (Gra
         device: device.name.clone(),
         share_id: None,
         access: Access::Use,
-        consumed: device.capacity.iter().map(|(name, capacity)| (name.clone(), capacity.value)).collect(),
+        consumed: device.capacity.keys().cloned().zip(device.capacity.values().map(|it| it.value)).collect(),
         config: Vec::new(),
     };
     let claim = ClaimUid::new("claim").unwrap();

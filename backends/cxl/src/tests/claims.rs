@@ -205,8 +205,8 @@ fn a_card_that_cannot_erase_itself_is_overwritten_and_stays_where_that_fails() {
             );
             assert!(is_there && !refused.contains("removed"), "{refused}");
             let card = found(&backend, "memory-3001");
-            let used = card.attributes.iter().find(|(name, _)| name.as_str() == "use").unwrap().1.clone();
-            assert_eq!(used, hostler_backend::AttributeValue::String("none".to_owned()), "no region of it is left");
+            let used = card.attributes["use"].clone();
+            assert_eq!(used, hostler_backend::AttributeValue::String("none".into()), "no region of it is left");
         }
         assert_eq!((kernel.dead(), kernel.sanitized().len()), (None, 0));
     }

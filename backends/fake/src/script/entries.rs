@@ -123,7 +123,7 @@ impl DeviceEntry {
         device.consumes = self.consumes.into_iter().map(counter_use).collect();
         device.binding = self.binding;
         device.node_allocatable = each("node_allocatable", self.node_allocatable, node_allocatable)?;
-        let text = |value: Option<String>| value.map(AttributeValue::String);
+        let text = |value: Option<String>| value.map(|text| AttributeValue::String(text.into()));
         let standard = [self.numa_node.map(AttributeValue::Int), text(self.pci_root), text(self.pci_bus_id)];
         for ((name, key), value) in STANDARD_KEYS.into_iter().zip(standard) {
             let Some(value) = value else { continue };
@@ -137,11 +137,11 @@ impl DeviceEntry {
 }
 
 /// Reads every value of the table `key`.
-fn each<K: Display + Ord, V, T>(
+fn each<K: Display, V, T, M: FromIterator<(K, T)>>(
     key: &str,
     table: BTreeMap<K, V>,
     read: impl Fn(V) -> Result<T, ConfigProblem>,
-) -> Result<BTreeMap<K, T>, ConfigProblem> {
+) -> Result<M, ConfigProblem> {
     let read = |(name, value)| match read(value) {
         Ok(value) => Ok((name, value)),
         Err(problem) => Err(within(&format!("{key}.{name}"), problem)),

@@ -50,7 +50,7 @@ fn a_device_has_what_the_script_says() {
     assert_eq!(attribute(device, "model"), Some("x100".into()));
     assert_eq!(attribute(device, "cores"), Some(64.into()));
     assert_eq!(attribute(device, "ecc"), Some(true.into()));
-    assert_eq!(attribute(device, "firmware"), Some(AttributeValue::Version("1.2.3".to_owned())));
+    assert_eq!(attribute(device, "firmware"), Some(AttributeValue::Version("1.2.3".into())));
     let gi = |count: u64| Quantity::whole(count << 30);
     let memory = device.capacity["memory"];
     let policy = memory.policy.unwrap();

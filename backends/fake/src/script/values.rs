@@ -43,8 +43,8 @@ pub(super) fn attribute(value: Value) -> Result<AttributeValue, ConfigProblem> {
     Ok(match value {
         Value::Integer(number) => AttributeValue::Int(number),
         Value::Boolean(truth) => AttributeValue::Bool(truth),
-        Value::String(text) => AttributeValue::String(text),
-        Value::Table(table) => AttributeValue::Version(read::<VersionTable>(table)?.version),
+        Value::String(text) => AttributeValue::String(text.into()),
+        Value::Table(table) => AttributeValue::Version(read::<VersionTable>(table)?.version.into()),
         Value::Array(_) => match read(value)? {
             ListEntry::Ints(numbers) => AttributeValue::Ints(numbers),
             ListEntry::Strings(texts) => AttributeValue::Strings(texts),

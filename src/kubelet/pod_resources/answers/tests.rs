@@ -12,7 +12,9 @@ use crate::inventory::Pool;
 fn device(name: &str, node: Option<i64>) -> Device {
     let mut device = Device::new(DeviceName::new(name).unwrap());
     let numa = QualifiedName::new("resource.kubernetes.io/numaNode").unwrap();
-    device.attributes.extend(node.map(|node| (numa, AttributeValue::Int(node))));
+    if let Some(node) = node {
+        device.attributes.insert(numa, AttributeValue::Int(node));
+    }
     device
 }
 

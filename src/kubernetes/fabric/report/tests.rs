@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use hostler_api::{ClaimRef, ClaimUid, QualifiedName, Quantity, fabric::DeviceIdentity};
-use hostler_backend::{AttributeValue, Capacities, Capacity, CardSerials};
+use hostler_backend::{Capacities, Capacity, CardSerials};
 use serde_json::json;
 
 use super::*;
@@ -149,7 +149,7 @@ fn a_card_with_less_memory_than_was_asked_for_is_not_ready() {
     let found = plain(&asked, vec![card("memory-1001")]);
     assert_eq!(state(&found), NodeDeviceState::Found);
     assert!(message(&found).starts_with("it has 1Gi of memory, and "), "{}", message(&found));
-    let untold = Device { capacity: Capacities::new(), ..card("memory-1001") };
+    let untold = Device { capacity: Capacities::default(), ..card("memory-1001") };
     assert!(message(&plain(&asked, vec![untold])).starts_with("it has no known size"));
     // A claim may have a part of it by then.
     asked.status.phase = AttachmentPhase::Ready;
@@ -328,8 +328,7 @@ fn an_order_that_failed_is_told_and_tried_again_later() {
 fn accelerator() -> Device {
     let mut function = Device { erasure: Erasure::By(ErasureMethod::Reset), ..card("accelerator-0000-17-00-0") };
     let texts = [("kind", "accelerator"), ("driver", "shiny")];
-    let texts = texts.map(|(name, text)| (qualified(name), AttributeValue::String(text.to_owned())));
-    function.attributes.extend(texts);
+    function.attributes = texts.map(|(name, text)| (qualified(name), text.into())).into_iter().collect();
     function
 }
 
@@ -363,7 +362,7 @@ fn an_erasure_that_a_crash_ended_before_the_driver_was_back_is_made_again() {
     let mut function = Device { health, ..accelerator() };
     let broken = plain(&attachment, vec![function.clone()]);
     assert_eq!((state(&broken), operation(&broken)), (NodeDeviceState::Found, None));
-    function.attributes.remove(&qualified("driver"));
+    function.attributes.remove("driver");
     let decision = plain(&attachment, vec![function.clone()]);
     let order = DeviceOperation::Detach { sanitize: true, overwrite: false, remove: false };
     assert_eq!((state(&decision), operation(&decision)), (NodeDeviceState::Found, Some(order)));

@@ -7,7 +7,7 @@ use hostler_api::{
     hardware::{DeviceTotals, HardwareConditionType, MAX_MESSAGE_BYTES, MAX_OFFERED_BYTES, NodeHardware},
     resource::DeviceClass,
 };
-use hostler_backend::{Capacity, DevicePlan, Health, RequestPolicy, Sharing};
+use hostler_backend::{Attributes, Capacity, DevicePlan, Health, RequestPolicy, Sharing};
 use hostler_cel::{CelOptions, DeviceFacts, Selector};
 use hostler_linux::{archive::UnpackedCapture, testkit::captures};
 use proptest::prelude::*;
@@ -255,7 +255,7 @@ type MadeUp = (bool, u8, bool, Option<u64>, Option<i64>);
 fn made_up(at: usize, (is_shared, health, ..): &MadeUp, node: Option<i64>) -> Device {
     let called = format!("d{at}");
     let mut device = if *is_shared { shared(&called, 0) } else { Device::new(name(&called)) };
-    device.attributes.clear();
+    device.attributes = Attributes::default();
     if let Some(node) = node {
         device.attributes.insert(qualified("resource.kubernetes.io/numaNode"), AttributeValue::Int(node));
     }
@@ -385,7 +385,7 @@ fn a_thousand_devices_are_offered_whole() {
     let device = |at: i64| {
         let mut device = shared(&format!("card-{at}-function-of-a-larger-one"), at % 8);
         for number in 0..8 {
-            let value = AttributeValue::String(format!("0000:{at:04x}:00.{number} and more"));
+            let value = AttributeValue::String(format!("0000:{at:04x}:00.{number} and more").into());
             device.attributes.insert(qualified(&format!("attribute{number}")), value);
         }
         device
