@@ -100,6 +100,16 @@ impl RackCluster {
         RunningController::start(&options).await
     }
 
+    /// Waits until so many devices of the rack are offered: before, there is no room for anyone.
+    async fn until_offered(&self, count: usize) {
+        let look = |view: &ApiServerView<'_>| {
+            let slices = view.list("resourceslices");
+            let devices = slices.iter().filter_map(|slice| slice["spec"]["devices"].as_array()).flatten();
+            (devices.count() == count).then_some(())
+        };
+        self.cluster.server.until(&format!("{count} devices are offered"), look).await;
+    }
+
     /// Waits until the attachments are so: device, node, phase and claim of each that is not detached.
     async fn until_attached(&self, expected: &[&str]) -> Vec<Value> {
         let look = |view: &ApiServerView<'_>| {
@@ -271,6 +281,7 @@ async fn a_request_of_which_one_device_fails_is_told_no_and_has_none() {
     let all = RackCluster::start(2, 3).await;
     all.rack.set(|knobs| knobs.writes = [PlayedWrite::StatusBefore(400)].into());
     let controller = all.controller().await;
+    all.until_offered(3).await;
     all.ask("r", 3);
     let told = all.until_provisioned("r", "False", "CapacityIsNotFound").await;
     let why = condition(&told, "Provisioned").unwrap()["message"].as_str().unwrap().to_owned();
