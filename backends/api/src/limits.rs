@@ -113,9 +113,9 @@ fn value_problem(value: &AttributeValue) -> Option<String> {
         }
         AttributeValue::String(text) | AttributeValue::Version(text) => text,
     };
-    let is_odd = || matches!(value, AttributeValue::Version(_)) && !is_semver(text);
-    let odd = || format!("{text:?} is no semantic version; write it as 1.2.3 or make it a string");
-    text_problem(text).or_else(|| is_odd().then(odd))
+    let is_malformed = || matches!(value, AttributeValue::Version(_)) && !is_semver(text);
+    let malformed = || format!("{text:?} is no semantic version; write it as 1.2.3 or make it a string");
+    text_problem(text).or_else(|| is_malformed().then(malformed))
 }
 
 fn text_problem(text: &str) -> Option<String> {

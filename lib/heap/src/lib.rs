@@ -40,7 +40,7 @@ mod tests {
         sync::{Mutex, MutexGuard, PoisonError},
     };
 
-    /// What belongs to the process is what all tests have that run in it.
+    /// Keeps other tests from running: `cargo test` has them in one process, and the memory of all is counted.
     fn alone() -> MutexGuard<'static, ()> {
         static ALONE: Mutex<()> = Mutex::new(());
         ALONE.lock().unwrap_or_else(PoisonError::into_inner)

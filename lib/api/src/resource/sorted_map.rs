@@ -95,6 +95,14 @@ impl<V, K: Ord, N: Into<K>> FromIterator<(N, V)> for SortedMap<V, K> {
     fn from_iter<I: IntoIterator<Item = (N, V)>>(pairs: I) -> Self {
         let mut pairs: Vec<(K, V)> = pairs.into_iter().map(|(name, value)| (name.into(), value)).collect();
         pairs.sort_by(|(one, _), (other, _)| one.cmp(other));
+        // Of two values with one name the last counts, as for readers in Go.
+        pairs.dedup_by(|later, kept| {
+            let is_same = later.0 == kept.0;
+            if is_same {
+                mem::swap(later, kept);
+            }
+            is_same
+        });
         Self(pairs.into_boxed_slice())
     }
 }
@@ -147,7 +155,7 @@ mod tests {
         map.remove("c");
         map.remove("x");
         assert_eq!((map.len(), map["d"], map.get("c")), (3, 2, None));
-        assert_eq!(map, serde_json::from_str(r#"{"d": 2, "a": 4, "b": 5}"#).unwrap());
+        assert_eq!(map, serde_json::from_str(r#"{"d": 2, "b": 1, "a": 4, "b": 3, "b": 5}"#).unwrap());
         assert_eq!(serde_json::to_string(&map).unwrap(), r#"{"a":4,"b":5,"d":2}"#);
     }
 }
